@@ -9,6 +9,7 @@
 #include "ddpcore/base/file.h"
 #include "ddpcore/base/prng.h"
 #include "ddpcore/base/text.h"
+#include "reference/data_file.h"
 #include "reference/digits.h"
 #include "reference/text.h"
 
@@ -23,13 +24,19 @@ enum {
     TEXT_CLASSES = 256,
 };
 
-enum data_kind { DATA_DIGITS, DATA_DYADIC, DATA_SYNTHETIC, DATA_TEXT, DATA_KIND_COUNT };
+enum data_kind {
+    DATA_DIGITS,
+    DATA_DYADIC,
+    DATA_SYNTHETIC,
+    DATA_TEXT,
+    DATA_IDX,
+    DATA_CSV,
+    DATA_KIND_COUNT
+};
 
 static const char *const data_names[DATA_KIND_COUNT + 1] = {
-    [DATA_DIGITS] = "digits",
-    [DATA_DYADIC] = "dyadic",
-    [DATA_SYNTHETIC] = "synthetic",
-    [DATA_TEXT] = "text",
+    [DATA_DIGITS] = "digits", [DATA_DYADIC] = "dyadic", [DATA_SYNTHETIC] = "synthetic",
+    [DATA_TEXT] = "text",     [DATA_IDX] = "idx",       [DATA_CSV] = "csv",
 };
 
 const char *const *ref_data_names(void)
@@ -183,6 +190,67 @@ static ddp_status open_text(const struct ref_data_config *config, struct ref_dat
     return status;
 }
 
+/* The files of idx or csv, in memory. */
+struct files {
+    void *read[2];
+    struct ref_bytes bytes[2];
+};
+
+static ddp_status read_files(struct ddp_mem *mem, const struct ref_data_config *config,
+                             size_t file_count, struct files *out, struct ddp_err *err)
+{
+    const char *const paths[2] = {config->path, config->label_path};
+    struct ddp_files *files = ddp_files_system();
+
+    *out = (struct files){0};
+    for (size_t i = 0; i < file_count; i++) {
+        if (paths[i] == NULL) {
+            return ddp_err_set(err, DDP_E_INVALID, "dataset %s needs %s", config->name,
+                               i == 0 ? "a data_file" : "a label_file beside its data_file");
+        }
+        DDP_TRY(files->ops->read_all(files, paths[i], mem, &out->read[i], &out->bytes[i].size_bytes,
+                                     err));
+        out->bytes[i].data = (const unsigned char *)out->read[i];
+    }
+    return DDP_OK;
+}
+
+/* data NULL: sizes only. */
+static ddp_status parse_files(const struct ref_data_config *config, bool is_idx,
+                              struct ref_data_sizes *sizes, struct ref_data *data,
+                              struct ddp_err *err)
+{
+    struct ddp_mem *mem = ddp_mem_system();
+    float *features = data != NULL ? data->features : NULL;
+    int32_t *labels = data != NULL ? data->labels : NULL;
+    struct files files;
+    ddp_status status = read_files(mem, config, is_idx ? 2 : 1, &files, err);
+
+    if (status == DDP_OK) {
+        status = is_idx ? ref_data_read_idx(&files.bytes[0], &files.bytes[1], sizes, features,
+                                            labels, err)
+                        : ref_data_read_csv(&files.bytes[0], sizes, features, labels, err);
+        status = status == DDP_OK ? DDP_OK : ddp_err_wrap(err, status, "%s", config->path);
+    }
+    ddp_mem_free(mem, files.read[0]);
+    ddp_mem_free(mem, files.read[1]);
+    return status;
+}
+
+static ddp_status open_files(const struct ref_data_config *config, bool is_idx,
+                             struct ref_data_sizes *sizes, struct ref_data *data,
+                             struct ddp_err *err)
+{
+    ddp_status status;
+
+    DDP_TRY(data_alloc(data));
+    status = parse_files(config, is_idx, sizes, data, err);
+    if (status != DDP_OK) {
+        ref_data_close(data);
+    }
+    return status;
+}
+
 static ddp_status find_kind(const char *name, enum data_kind *out, struct ddp_err *err)
 {
     const char *nearest;
@@ -210,16 +278,16 @@ static ddp_status describe_text(const struct ref_data_config *config, struct ref
     DDP_TRY(read_text(mem, config->path, &text, err));
     out->sample_count = count_windows(&text, out->feature_count);
     ddp_mem_free(mem, text.read);
-    if (out->sample_count == 0 || config->sample_count > out->sample_count) {
-        return ddp_err_set(err, DDP_E_INVALID, "%s has %zu samples of %zu bytes, not %zu",
-                           config->path != NULL ? config->path : "text", out->sample_count,
-                           out->feature_count, config->sample_count > 0 ? config->sample_count : 1);
+    if (out->sample_count == 0) {
+        return ddp_err_set(err, DDP_E_INVALID, "%s is shorter than a sample of %zu bytes",
+                           config->path != NULL ? config->path : "the text", out->feature_count);
     }
     return DDP_OK;
 }
 
-ddp_status ref_data_describe(const struct ref_data_config *config, struct ref_data_sizes *out,
-                             struct ddp_err *err)
+/* What each dataset is by itself, and of files by what they hold. */
+static ddp_status describe_kind(enum data_kind kind, const struct ref_data_config *config,
+                                struct ref_data_sizes *out, struct ddp_err *err)
 {
     static const struct ref_data_sizes defaults[DATA_KIND_COUNT] = {
         [DATA_DIGITS] = {REF_DIGITS_COUNT, REF_DIGITS_PIXELS, 10, 0, 1, false},
@@ -227,24 +295,44 @@ ddp_status ref_data_describe(const struct ref_data_config *config, struct ref_da
         [DATA_SYNTHETIC] = {SYNTHETIC_SAMPLES, SYNTHETIC_FEATURES, SYNTHETIC_CLASSES, 0, 1, false},
         [DATA_TEXT] = {0, TEXT_WINDOW, TEXT_CLASSES, 0, TEXT_WINDOW, true},
     };
+    const bool is_file = kind == DATA_TEXT || kind == DATA_IDX || kind == DATA_CSV;
+
+    *out = defaults[kind];
+    if ((config->path != NULL && !is_file) || (config->label_path != NULL && kind != DATA_IDX)) {
+        return ddp_err_set(err, DDP_E_INVALID, "dataset %s is not read from %s", config->name,
+                           config->label_path != NULL ? "a label_file" : "a file");
+    }
+    switch (kind) {
+    case DATA_TEXT:
+        return describe_text(config, out, err);
+    case DATA_IDX:
+    case DATA_CSV:
+        return parse_files(config, kind == DATA_IDX, out, NULL, err);
+    case DATA_SYNTHETIC:
+        out->feature_count = config->feature_count > 0 ? config->feature_count : out->feature_count;
+        return DDP_OK;
+    case DATA_DIGITS:
+    case DATA_DYADIC:
+    case DATA_KIND_COUNT:
+        break;
+    }
+    return DDP_OK;
+}
+
+ddp_status ref_data_describe(const struct ref_data_config *config, struct ref_data_sizes *out,
+                             struct ddp_err *err)
+{
     enum data_kind kind = DATA_DIGITS;
+    bool is_drawn;
 
     DDP_TRY(find_kind(config->name, &kind, err));
-    *out = defaults[kind];
-    if (config->path != NULL && kind != DATA_TEXT) {
-        return ddp_err_set(err, DDP_E_INVALID, "dataset %s is not read from a file", config->name);
-    }
-    if (kind == DATA_TEXT) {
-        DDP_TRY(describe_text(config, out, err));
-    }
-    if (kind == DATA_DIGITS && config->sample_count > REF_DIGITS_COUNT) {
-        return ddp_err_set(err, DDP_E_INVALID, "digits has %d samples, not %zu", REF_DIGITS_COUNT,
-                           config->sample_count);
+    DDP_TRY(describe_kind(kind, config, out, err));
+    is_drawn = kind == DATA_DYADIC || kind == DATA_SYNTHETIC; /* as many as are asked for */
+    if (!is_drawn && config->sample_count > out->sample_count) {
+        return ddp_err_set(err, DDP_E_INVALID, "%s has %zu samples, not %zu", config->name,
+                           out->sample_count, config->sample_count);
     }
     out->sample_count = config->sample_count > 0 ? config->sample_count : out->sample_count;
-    if (config->feature_count > 0 && kind == DATA_SYNTHETIC) {
-        out->feature_count = config->feature_count;
-    }
     return DDP_OK;
 }
 
@@ -273,6 +361,9 @@ ddp_status ref_data_open(struct ddp_mem *mem, const struct ref_data_config *conf
         return open_synthetic(config, out);
     case DATA_TEXT:
         return open_text(config, out, err);
+    case DATA_IDX:
+    case DATA_CSV:
+        return open_files(config, kind == DATA_IDX, &sizes, out, err);
     case DATA_KIND_COUNT:
         break;
     }

@@ -4,7 +4,8 @@
  * scaled to 0..1 by 1/16: exact in float. "dyadic": small dyadic rationals for exact_linear.
  * "synthetic": class blobs of any width, for timing models wider than 64 inputs. "text": a text of
  * bytes, the embedded one or any file; a sample is a window of feature_count bytes, its label after
- * each byte is the next one. */
+ * each byte is the next one. "idx": MNIST's files. "csv": lines of numbers, the last one the label.
+ */
 #ifndef REFERENCE_DATA_H
 #define REFERENCE_DATA_H
 
@@ -30,10 +31,11 @@ struct ref_data {
 };
 struct ref_data_config {
     const char *name;
-    size_t sample_count;  /* 0 = all (digits), else the first so many */
-    size_t feature_count; /* synthetic, text; 0 = the default */
-    const char *path;     /* text: of a file; NULL = the embedded one */
-    uint64_t seed;        /* synthetic, dyadic */
+    size_t sample_count;    /* 0 = all (digits), else the first so many */
+    size_t feature_count;   /* synthetic, text; 0 = the default */
+    const char *path;       /* text, idx, csv: of a file; text: NULL = the embedded one */
+    const char *label_path; /* idx: of its labels */
+    uint64_t seed;          /* synthetic, dyadic */
 };
 const char *const *ref_data_names(void);
 /* How large a dataset is, without keeping it. Errors: E_NOT_FOUND (no such dataset or file),
@@ -62,8 +64,8 @@ struct ref_batch {
 
 /* Who trains on what. Without shard sizes: the rules of torch.utils.data.DistributedSampler
  * (drop_last false: padded from the head). With shard sizes: rank r owns the next shard_size[r]
- * entries of the epoch's list. The list of an epoch is the permutation drawn from
- * ddp_prng_make(seed + epoch, "sampler"), or 0..N-1 if not shuffled. A rank's micro-batch number k
+ * entries of the epoch's list. The list of an epoch is torch.randperm of the seed plus the epoch's
+ * number, or 0..N-1 if not shuffled. A rank's micro-batch number k
  * (counted over the whole run) takes the next batch_rows[rank] entries; an epoch's last batch may
  * be smaller; a new epoch starts when the rank's list is used up, unless is_one_epoch. */
 struct ref_shard_config {

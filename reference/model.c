@@ -8,6 +8,7 @@
 
 #include "ddpcore/base/prng.h"
 #include "ddpcore/base/text.h"
+#include "reference/initial.h"
 #include "reference/model_kind.h"
 
 /* Parameters start on cache lines within their block: 16 floats. */
@@ -313,6 +314,46 @@ static ddp_status init_buffer(struct ref_model *model, size_t index, float *valu
                                         spec->elem_count * sizeof(float));
 }
 
+/* From a file. */
+static ddp_status load_values(struct ref_model *model, const struct ref_initial *initial,
+                              struct ddp_err *err)
+{
+    struct ddp_transfer *transfer = &model->tape.transfer;
+    const void *data = NULL;
+
+    for (size_t i = 0; i < model->spec.param_count; i++) {
+        const struct ddp_param *param = &model->params[i];
+
+        DDP_TRY(ref_initial_find(initial, param->name, param->dtype, param->ndim, param->shape,
+                                 &data, err));
+        DDP_TRY(ddp_transfer_to_device(transfer, param->data, data, ddp_param_size_bytes(param)));
+    }
+    for (size_t i = 0; i < model->spec.buffer_count; i++) {
+        const struct ddp_buffer *buffer = &model->buffers[i];
+
+        DDP_TRY(ref_initial_find(initial, buffer->name, buffer->dtype, 1, &buffer->elem_count,
+                                 &data, err));
+        DDP_TRY(
+            ddp_transfer_to_device(transfer, buffer->data, data, ddp_buffer_size_bytes(buffer)));
+    }
+    return DDP_OK;
+}
+
+static ddp_status load_model(struct ref_model *model, struct ddp_err *err)
+{
+    const char *path = model->config.initial;
+    struct ref_initial *initial = NULL;
+    ddp_status status;
+
+    if (path == NULL) {
+        return DDP_OK;
+    }
+    DDP_TRY(ref_initial_open(model->device->mem, path, &initial, err));
+    status = load_values(model, initial, err);
+    ref_initial_close(initial);
+    return status == DDP_OK ? DDP_OK : ddp_err_wrap(err, status, "%s", path);
+}
+
 /* values: host storage of the largest parameter or buffer. */
 static ddp_status init_values(struct ref_model *model, float *values)
 {
@@ -392,7 +433,8 @@ static ddp_status build_model(struct ref_model *model, size_t batch_rows_max, st
     DDP_TRY(alloc_params(model));
     DDP_TRY(alloc_buffers(model));
     DDP_TRY(create_tape(model, batch_rows_max));
-    return init_model(model);
+    DDP_TRY(init_model(model));
+    return load_model(model, err);
 }
 
 ddp_status ref_model_create(struct ddp_device *device, const struct ref_model_config *config,

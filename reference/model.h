@@ -36,9 +36,10 @@ struct ref_model_config {
     size_t width_count;
     enum ref_branch_rule branch;
     uint32_t skip_rank;
-    size_t heads;   /* gpt: of each attention; 0 = 4 if the width divides by 4, else 1 */
-    size_t experts; /* moe; 0 = 4 */
-    uint64_t seed;  /* of the initial parameters (torch.nn.Linear's uniform range) */
+    size_t heads;        /* gpt: of each attention; 0 = 4 if the width divides by 4, else 1 */
+    size_t experts;      /* moe; 0 = 4 */
+    uint64_t seed;       /* of the initial parameters (torch.nn.Linear's uniform range) */
+    const char *initial; /* a safetensors file with these instead, and with the buffers; or NULL */
 };
 
 struct ref_model;
@@ -57,7 +58,7 @@ DDP_MUST_USE ddp_status ref_model_check_data(const struct ref_model_config *conf
 bool ref_model_is_branching(const struct ref_model_config *config);
 /* Names and shapes without data, for planning: what ref_model_params and ref_model_buffers will be,
  * data NULL. Give back `params`: one block of mem that holds all. Errors: E_NOT_FOUND (no such
- * model), E_INVALID (its widths), E_NOMEM. */
+ * model), E_INVALID (its widths), E_NOMEM. The file `initial` is not looked at. */
 struct ref_model_tables {
     struct ddp_param *params;
     size_t param_count;

@@ -1,10 +1,10 @@
 /* Which samples a rank trains on: the rules of torch.utils.data.DistributedSampler, or shards of
- * given sizes. Shares no code with the sampler under test; only the permutation is common.
+ * given sizes. Shares no code with the sampler under test.
  *
  * Without shard sizes the epoch's list of N entries is read round and round: entry j of rank r is
  * number (r + j*W) mod N, which is exactly "pad from the head, then take every W-th". */
-#include "ddpcore/base/prng.h"
 #include "reference/data.h"
+#include "reference/permutation.h"
 
 /* Entries of an epoch's list that a rank owns. */
 static size_t shard_entries(const struct ref_shard_config *config, uint32_t rank)
@@ -83,8 +83,7 @@ static void cursor_turn_to(struct ref_shard_cursor *cursor, uint64_t epoch)
         return;
     }
     if (config->is_shuffled) {
-        struct ddp_prng prng = ddp_prng_make(config->seed + epoch, "sampler");
-        ddp_prng_permutation(&prng, cursor->list, (uint32_t)config->sample_count);
+        ref_permutation(config->seed + epoch, cursor->list, config->sample_count);
     } else {
         for (size_t i = 0; i < config->sample_count; i++) {
             cursor->list[i] = (uint32_t)i;

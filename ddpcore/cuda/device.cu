@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "ddpcore/cuda/cuda.h"
+#include "ddpcore/cuda/layers.cuh"
 #include "ddpcore/cuda/state.cuh"
 
 static const char *cuda_last_error(struct ddp_device *device)
@@ -125,7 +126,8 @@ static ddp_status preload(ddp_cuda_device *cuda)
 {
     DDP_TRY(ddp_cuda_reduce_preload(cuda));
     DDP_TRY(ddp_cuda_scale_preload(cuda));
-    return ddp_cuda_math_preload(cuda);
+    DDP_TRY(ddp_cuda_math_preload(cuda));
+    return ddp_cuda_layers_preload(cuda);
 }
 
 /* Everything that needs a context. After a failure cuda_destroy frees the parts that were made. */
@@ -157,6 +159,7 @@ ddp_status ddp_device_cuda_create(struct ddp_mem *mem, const struct ddp_device_c
     }
     cuda->base.ops = &cuda_ops;
     cuda->base.math = ddp_cuda_math();
+    cuda->base.layers = ddp_cuda_layers();
     cuda->base.hints = &ddp_device_no_hints;
     cuda->base.mem = mem;
     cuda->base.thread = {enter_thread, config->ordinal};

@@ -2,19 +2,24 @@
  * list[s + j], where s is the sum of the sizes of lower ranks.
  *
  * PyTorch pads the list with its own head, repeated as often as needed, up to a multiple of W; the
- * mod is that padding. With drop_last no index reaches N, so it changes nothing. */
+ * mod is that padding. With drop_last no index reaches N, so it changes nothing. Of a list whose
+ * first entries were used before, the rest is dealt out in the same way. */
 #include "ddpcore/ddp/sampler.h"
 
-#include "ddpcore/base/prng.h"
+#include "ddpcore/ddp/permutation.h"
 
 size_t ddp_sampler_count(const struct ddp_sampler_config *config)
 {
-    const size_t whole = config->sample_count / config->world_size;
-    const bool has_rest = config->sample_count % config->world_size != 0;
+    const size_t left = config->sample_count - config->first;
+    const size_t whole = left / config->world_size;
+    const bool has_rest = left % config->world_size != 0;
 
-    DDP_ASSERT(config->rank < config->world_size);
+    DDP_ASSERT(config->rank < config->world_size && config->first <= config->sample_count);
     if (config->shard_size != NULL) {
         return config->shard_size[config->rank];
+    }
+    if (config->is_exact) {
+        return whole + (config->rank < left % config->world_size ? 1 : 0);
     }
     return whole + (has_rest && !config->drop_last ? 1 : 0);
 }
@@ -39,7 +44,8 @@ ddp_status ddp_sampler_epoch(const struct ddp_sampler_config *config, uint64_t e
     size_t first = 0, count;
 
     if (config->world_size == 0 || config->rank >= config->world_size ||
-        config->sample_count > UINT32_MAX) {
+        config->sample_count > UINT32_MAX || config->first > config->sample_count ||
+        (config->first > 0 && config->shard_size != NULL)) {
         return DDP_E_INVALID;
     }
     if (config->shard_size != NULL && (!add_shards(config, config->world_size, &first) ||
@@ -48,19 +54,17 @@ ddp_status ddp_sampler_epoch(const struct ddp_sampler_config *config, uint64_t e
     }
     count = ddp_sampler_count(config);
     if (config->is_shuffled) {
-        struct ddp_prng prng = ddp_prng_make(config->seed + epoch, "sampler");
-
         list = ddp_mem_array(mem, config->sample_count, sizeof(*list));
         if (list == NULL) {
             return DDP_E_NOMEM;
         }
-        ddp_prng_permutation(&prng, list, (uint32_t)config->sample_count);
+        ddp_permutation(config->seed + epoch, list, config->sample_count);
     }
     for (size_t j = 0; j < count; j++) {
-        const size_t place =
-            config->shard_size != NULL
-                ? first + j
-                : (config->rank + j * (size_t)config->world_size) % config->sample_count;
+        const size_t place = config->shard_size != NULL
+                                 ? first + j
+                                 : config->first + (config->rank + j * (size_t)config->world_size) %
+                                                       (config->sample_count - config->first);
 
         DDP_ASSERT(place < config->sample_count);
         indices[j] = list != NULL ? list[place] : (uint32_t)place;

@@ -1,6 +1,6 @@
 /* Distributed sampler: which samples a rank sees in an epoch.
- * Source: torch.utils.data.DistributedSampler (PyTorch 2.7), except for the permutation itself,
- * which comes from ddp_prng_make(seed + epoch, "sampler"), and for shares of given sizes. */
+ * As torch.utils.data.DistributedSampler (PyTorch 2.15), index by index; shares of given sizes are
+ * beside it. */
 #ifndef DDPCORE_DDP_SAMPLER_H
 #define DDPCORE_DDP_SAMPLER_H
 
@@ -20,16 +20,19 @@ struct ddp_sampler_config {
     uint32_t rank, world_size;
     bool is_shuffled;
     bool drop_last; /* false: pad with samples from the head of the (shuffled) list */
+    bool is_exact;  /* nothing is padded or left out: ranks may see one sample more or less */
     uint64_t seed;
+    size_t first; /* entries of the list that were used before: the rest is dealt out */
     /* size_t[world_size]: rank r sees the next shard_size[r] entries of the list, and drop_last
      * means nothing. NULL: all ranks see the same number. */
     const size_t *shard_size;
 };
-/* Samples of this rank: shard_size[rank], or drop_last ? floor(N/W) : ceil(N/W). rank < world. */
+/* Samples of this rank: shard_size[rank], or of the N that are left floor(N/W) if drop_last, else
+ * ceil(N/W), or, exactly, one of the two. rank < world. */
 size_t ddp_sampler_count(const struct ddp_sampler_config *config);
 /* indices: uint32_t[ddp_sampler_count]: every W-th entry of the epoch's list, from rank on; or the
- * rank's shard of it. Errors: E_INVALID (rank >= world, more samples in the shards than there are),
- * E_NOMEM. */
+ * rank's shard of it. Errors: E_INVALID (rank >= world, more samples in the shards than there are,
+ * first beyond the end, or with shards), E_NOMEM. */
 DDP_MUST_USE ddp_status ddp_sampler_epoch(const struct ddp_sampler_config *config, uint64_t epoch,
                                           struct ddp_mem *mem, uint32_t *indices);
 

@@ -89,6 +89,12 @@ DDP_MUST_USE ddp_status
 harness_cell_print_diagnosis(const char *run_dir, const struct harness_diagnosis_options *options,
                              struct ddp_text *out, struct ddp_err *err);
 
+/* export.c: what a job starts from and what one device makes of it, into the folder dir, which is
+ * made if need be. Errors: E_INVALID (a guest's job), those of the model, the data and the files.
+ */
+DDP_MUST_USE ddp_status harness_cell_export(const struct harness_plan *plan, const char *dir,
+                                            struct ddp_err *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -36,7 +36,8 @@ enum cli_command {
     CLI_NEW = 2048,
     CLI_DIAGNOSE = 4096,
     CLI_COLL = 8192,
-    CLI_EVERY_COMMAND = 16383
+    CLI_EXPORT = 16384,
+    CLI_EVERY_COMMAND = 32767
 };
 
 struct cli_range {
@@ -112,6 +113,7 @@ int cli_parse_number(const char *option, const char *text, uint64_t min, uint64_
 
 /* The commands. They return the exit code. */
 int cli_run(const struct cli_options *options);
+int cli_export(const struct cli_options *options);
 int cli_plan(const struct cli_options *options);
 int cli_check(const struct cli_options *options);
 int cli_explain(const struct cli_options *options);

@@ -49,6 +49,9 @@ static const struct command {
     {"new", "guest FOLDER", CLI_NEW, cli_new,
      "write a project to start from: a trainer that is shown to ddprove, a\nCMake file, and "
      "scenarios that break it"},
+    {"export", "SCENARIO", CLI_EXPORT, cli_export,
+     "what its job starts from, and what one device makes of it, into --out: for "
+     "other\nframeworks"},
     {"train", "SCENARIO", CLI_TRAIN, cli_train, "run without checks, for timing"},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])

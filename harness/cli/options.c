@@ -360,8 +360,9 @@ FLAG(set_verbose, is_verbose)
 FLAG(set_help, is_help)
 #undef FLAG
 
-#define LOADS (CLI_RUN | CLI_TRAIN | CLI_PLAN | CLI_LINT | CLI_LIST) /* they load scenarios */
-#define RUNS  (CLI_RUN | CLI_TRAIN)
+#define LOADS \
+    (CLI_RUN | CLI_TRAIN | CLI_PLAN | CLI_LINT | CLI_LIST | CLI_EXPORT) /* they load scenarios */
+#define RUNS (CLI_RUN | CLI_TRAIN)
 
 const struct cli_option cli_option_table[] = {
     {"driver", "sim|proc", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK, set_driver,
@@ -448,10 +449,10 @@ const struct cli_option cli_option_table[] = {
     {"seeds", "N", 0, CLI_RUN, set_seeds, "sim: run every cell under N seeds, from --seed on"},
     {NULL, "N", 'j', CLI_RUN | CLI_CAMPAIGN, set_jobs,
      "cells at a time (default: as many as cores)"},
-    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK | CLI_EXEC | CLI_COLL, set_out,
+    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK | CLI_EXEC | CLI_COLL | CLI_EXPORT, set_out,
      "run folders (default: runs/<time>; train keeps none); of\nexec: for the data of --steps; of "
      "coll tune and bench: where\nthe right algorithm of each size is kept (default: ddprove in\n"
-     "XDG_CACHE_HOME or ~/.cache)"},
+     "XDG_CACHE_HOME or ~/.cache); of export: its files"},
     {"keep", "all|failed", 0, CLI_RUN, set_keep,
      "failed: of a cell that passes in sim only verdict.json is\nwritten (default: all)"},
     {"json", "FILE", 0, CLI_RUN | CLI_EXEC | CLI_DIAGNOSE | CLI_COLL, set_json,

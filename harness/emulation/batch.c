@@ -2,15 +2,15 @@
  * recorded batch that breaks them. Idea: an epoch is a list of all samples (a permutation, or
  * 0..N-1), continued from its start until the world divides its length; rank r takes entries r, r +
  * world, ... With given shard sizes the list is cut into consecutive shards instead. A batch is the
- * next few entries of a rank. Only the permutation's generator is shared with the reference's
- * sampler. */
+ * next few entries of a rank. The permutation is the reference's, and not that of the sampler under
+ * test. */
 #include <stdio.h>
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
-#include "ddpcore/base/prng.h"
 #include "harness/emulation/internal.h"
 #include "harness/trace/taken.h"
+#include "reference/permutation.h"
 
 enum { EPOCHS_KEPT = 4 };
 
@@ -113,7 +113,6 @@ enum harness_took harness_emulation_took(const struct harness_emulation *e, uint
 static const uint32_t *list_epoch(const struct ref_shard_config *shard, uint64_t epoch,
                                   struct expected_batch *expected)
 {
-    struct ddp_prng prng = ddp_prng_make(shard->seed + epoch, "sampler");
     struct epoch_list *list = &expected->epochs[epoch % EPOCHS_KEPT];
 
     if (list->is_listed && list->epoch == epoch) {
@@ -123,7 +122,7 @@ static const uint32_t *list_epoch(const struct ref_shard_config *shard, uint64_t
         list->samples[i] = (uint32_t)i;
     }
     if (shard->is_shuffled) {
-        ddp_prng_permutation(&prng, list->samples, (uint32_t)shard->sample_count);
+        ref_permutation(shard->seed + epoch, list->samples, shard->sample_count);
     }
     list->epoch = epoch;
     list->is_listed = true;

@@ -207,7 +207,7 @@ static ddp_status emit_evaluation(struct emitter *emitter, uint64_t steps_done)
     return job->evaluate_every == 0 || steps_done % job->evaluate_every != 0 ||
                    job->evaluation != HARNESS_EVALUATION_SHARDED
                ? DDP_OK
-               : emit(emitter, DDP_PHASE_FORWARD, DDP_ROLE_USER, &op);
+               : emit(emitter, DDP_PHASE_FORWARD, DDP_ROLE_EVALUATION, &op);
 }
 
 /* The ranks agree on the highest rank that offers to broadcast. */

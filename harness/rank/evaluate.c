@@ -95,7 +95,7 @@ static ddp_status exchange(struct harness_session *session, const struct tally *
     const uint32_t ranks = session->plan->job.ranks;
     struct ddp_coll_args args = {.kind = DDP_COLL_ALL_GATHER,
                                  .dtype = DDP_DTYPE_F64,
-                                 .role = DDP_ROLE_USER,
+                                 .role = DDP_ROLE_EVALUATION,
                                  .elem_count = sizeof *own / sizeof own->loss};
     struct tally *all;
     void *block;

@@ -40,11 +40,13 @@ ddp_status harness_rank_job(const struct harness_plan *plan, struct ref_job *out
     out->model.skip_rank = from->skip_rank;
     out->model.heads = from->heads;
     out->model.experts = from->experts;
+    out->model.initial = from->initial;
     out->model.seed = from->seed;
     out->data = (struct ref_data_config){.name = from->data,
                                          .sample_count = from->samples,
                                          .feature_count = from->features,
                                          .path = from->data_file,
+                                         .label_path = from->label_file,
                                          .seed = from->seed};
     copy_optimizer(&from->optimizer, &out->optimizer);
     out->shard = (struct ref_shard_config){.sample_count = from->samples,

@@ -158,6 +158,7 @@ static ddp_status build_model(struct harness_session *session)
     /* Rank 0 draws what the reference does: the others' parameters must not survive. */
     if (session->plan->job.init == HARNESS_INIT_PER_RANK && session->env->rank > 0) {
         job->model.seed = ddp_hash_combine(job->model.seed, session->env->rank);
+        job->model.initial = NULL;
     }
     DDP_TRY(ref_model_create(session->device, &job->model, session->batch_rows, &session->model,
                              session->err));

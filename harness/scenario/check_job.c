@@ -29,28 +29,36 @@ ddp_status harness_scenario_check_optimizer(const struct harness_reader *reader,
     return DDP_OK;
 }
 
-/* The data's file from now on with its whole name, for whoever runs the plan from another place. */
+/* A file from now on with its whole name, for whoever runs the plan from another place. */
 static ddp_status find_file(const struct harness_reader *reader,
-                            const struct harness_yaml_node *map, struct harness_job *job)
+                            const struct harness_yaml_node *map, enum harness_row row,
+                            const char *key, const char **inout)
 {
-    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_data_file);
     const char *slash = reader->path != NULL ? strrchr(reader->path, '/') : NULL;
     char whole[PATH_MAX];
     struct ddp_text path;
 
-    if (job->data_file == NULL) {
+    if (*inout == NULL) {
         return DDP_OK;
     }
     ddp_text_init(&path, reader->scratch);
-    if (slash != NULL && job->data_file[0] != '/') {
+    if (slash != NULL && (*inout)[0] != '/') {
         ddp_text_add_bytes(&path, reader->path, (size_t)(slash + 1 - reader->path));
     }
-    ddp_text_add(&path, "%s", job->data_file);
+    ddp_text_add(&path, "%s", *inout);
     if (realpath(ddp_text_str(&path), whole) == NULL) {
-        return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "data_file %s: %s",
-                                 ddp_text_str(&path), strerror(errno));
+        return harness_yaml_fail(harness_reader_node(map, row), reader->err, DDP_E_INVALID,
+                                 "%s %s: %s", key, ddp_text_str(&path), strerror(errno));
     }
-    return harness_reader_keep(reader, whole, &job->data_file);
+    return harness_reader_keep(reader, whole, inout);
+}
+
+static ddp_status find_files(const struct harness_reader *reader,
+                             const struct harness_yaml_node *map, struct harness_job *job)
+{
+    DDP_TRY(find_file(reader, map, HARNESS_ROW_JOB_data_file, "data_file", &job->data_file));
+    DDP_TRY(find_file(reader, map, HARNESS_ROW_JOB_label_file, "label_file", &job->label_file));
+    return find_file(reader, map, HARNESS_ROW_JOB_initial, "initial", &job->initial);
 }
 
 /* The dataset as it is, its samples and features. */
@@ -63,6 +71,7 @@ static ddp_status check_data(const struct harness_reader *reader,
         .sample_count = job->samples,
         .feature_count = job->features,
         .path = job->data_file,
+        .label_path = job->label_file,
     };
     const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_samples);
     const struct harness_yaml_node *features = harness_reader_node(map, HARNESS_ROW_JOB_features);
@@ -290,7 +299,7 @@ ddp_status harness_scenario_check_job(const struct harness_reader *reader,
     if (harness_plan_is_guest(reader->plan)) {
         return DDP_OK;
     }
-    DDP_TRY(find_file(reader, map, kept));
+    DDP_TRY(find_files(reader, map, kept));
     DDP_TRY(check_data(reader, map, kept, &data));
     DDP_TRY(check_widths(reader, map, kept, &data));
     DDP_TRY(check_shards(reader, map, kept, &data));

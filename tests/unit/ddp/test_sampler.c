@@ -1,9 +1,10 @@
 /* Distributed sampler: counts, striding, padding, permutation, shards of given sizes. */
 #include <string.h>
 
-#include "ddpcore/base/prng.h"
+#include "ddpcore/ddp/permutation.h"
 #include "ddpcore/ddp/sampler.h"
 #include "tests/ct.h"
+#include "tests/unit/permutation_golden.h"
 
 #define COUNT_MAX 64
 
@@ -22,13 +23,12 @@ CT_TEST(sampler, covers_every_sample)
                                             .drop_last = variant / 2 % 2 == 1,
                                             .seed = 3};
         const size_t count = ddp_sampler_count(&config);
-        struct ddp_prng prng = ddp_prng_make(3 + 2, "sampler");
 
         for (uint32_t i = 0; i < samples; i++) {
             list[i] = i;
         }
         if (config.is_shuffled) {
-            ddp_prng_permutation(&prng, list, (uint32_t)samples);
+            ddp_permutation(3 + 2, list, samples);
         }
         CT_CHECK_EQ_U64(count, config.drop_last ? samples / size : (samples + size - 1) / size);
         for (config.rank = 0; config.rank < size; config.rank++) {
@@ -83,7 +83,6 @@ CT_TEST(sampler, deals_shards_of_given_sizes)
                                             .drop_last = variant / 2 == 1,
                                             .seed = 9,
                                             .shard_size = sizes};
-        struct ddp_prng prng = ddp_prng_make(9 + 3, "sampler");
         uint32_t list[15], indices[15];
         size_t next = 0;
 
@@ -91,7 +90,7 @@ CT_TEST(sampler, deals_shards_of_given_sizes)
             list[i] = i;
         }
         if (config.is_shuffled) {
-            ddp_prng_permutation(&prng, list, 15);
+            ddp_permutation(9 + 3, list, 15);
         }
         for (config.rank = 0; config.rank < 4; config.rank++) {
             CT_CHECK_EQ_U64(ddp_sampler_count(&config), sizes[config.rank]);
@@ -112,4 +111,41 @@ CT_TEST(sampler, refuses_shards_beyond_the_samples)
     CT_CHECK_STATUS(ddp_sampler_epoch(&config, 0, ddp_mem_system(), indices), DDP_E_INVALID);
     config.shard_size = huge;
     CT_CHECK_STATUS(ddp_sampler_epoch(&config, 0, ddp_mem_system(), indices), DDP_E_INVALID);
+}
+
+/* Permutations are torch.randperm's, element by element; nothing is written behind them. */
+CT_TEST(sampler, shuffles_as_pytorch)
+{
+    static uint32_t indices[70001];
+
+    for (size_t i = 0; i < PERMUTATION_GOLDEN_COUNT; i++) {
+        const struct permutation_golden *golden = &permutation_golden[i];
+
+        CT_REQUIRE(golden->count < 70001);
+        indices[golden->count] = 77;
+        ddp_permutation(golden->seed, indices, golden->count);
+        CT_CHECK(permutation_is_golden(golden, indices));
+        CT_CHECK_EQ_U64(indices[golden->count], 77);
+    }
+    ddp_permutation(1, indices, 0);
+}
+
+/* Indices of torch.utils.data.DistributedSampler: seed 7, epoch 2, 3 ranks and 10 samples, padded
+ * and cut off. */
+CT_TEST(sampler, deals_as_pytorch)
+{
+    static const uint32_t padded[3][4] = {{0, 7, 9, 3}, {5, 6, 1, 0}, {8, 2, 4, 5}};
+    static const uint32_t dropped[3][3] = {{0, 7, 9}, {5, 6, 1}, {8, 2, 4}};
+    struct ddp_sampler_config config = {
+        .sample_count = 10, .world_size = 3, .is_shuffled = true, .seed = 7};
+    uint32_t indices[4];
+
+    for (config.rank = 0; config.rank < 3; config.rank++) {
+        config.drop_last = false;
+        CT_REQUIRE_OK(ddp_sampler_epoch(&config, 2, ddp_mem_system(), indices));
+        CT_CHECK_BYTES(indices, padded[config.rank], sizeof(padded[0]));
+        config.drop_last = true;
+        CT_REQUIRE_OK(ddp_sampler_epoch(&config, 2, ddp_mem_system(), indices));
+        CT_CHECK_BYTES(indices, dropped[config.rank], sizeof(dropped[0]));
+    }
 }

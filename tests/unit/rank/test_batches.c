@@ -1,5 +1,5 @@
 /* A rank's batches, dealt by the core's sampler, against the reference's: two implementations that
- * share only the permutation. */
+ * share no code. */
 #include "harness/rank/batches.h"
 #include "reference/data.h"
 #include "tests/ct.h"

@@ -1,9 +1,10 @@
 /* Datasets and sharding: contents, errors, and the sampler's rules. */
 #include <string.h>
 
-#include "ddpcore/base/prng.h"
 #include "reference/data.h"
+#include "reference/permutation.h"
 #include "tests/ct.h"
+#include "tests/unit/permutation_golden.h"
 
 /* digits has 1,797 samples of 64 exact sixteenths, every label occurs, and the first rows are the
  * published ones. */
@@ -36,24 +37,42 @@ CT_TEST(data, digits)
     ref_data_close(&data);
 }
 
+/* With the files that a dataset needs. */
+static struct ref_data_config name_files(const char *name)
+{
+    static const char images[] =
+        DDPROVE_SOURCE_DIR "/scenarios/models/data/digits-images-idx3-ubyte";
+    static const char labels[] =
+        DDPROVE_SOURCE_DIR "/scenarios/models/data/digits-labels-idx1-ubyte";
+    struct ref_data_config config = {.name = name, .feature_count = 12, .seed = 5};
+
+    if (strcmp(name, "idx") == 0) {
+        config.path = images;
+        config.label_path = labels;
+    } else if (strcmp(name, "csv") == 0) {
+        config.path = DDPROVE_SOURCE_DIR "/reference/data/digits.csv";
+    }
+    return config;
+}
+
 /* Every dataset named opens, repeats its bits for a seed, and shortens to the first samples. */
 CT_TEST(data, repeats_and_shortens)
 {
     for (const char *const *name = ref_data_names(); *name != NULL; name++) {
-        const struct ref_data_config whole = {.name = *name, .feature_count = 12, .seed = 5};
-        const struct ref_data_config part = {
-            .name = *name, .sample_count = 40, .feature_count = 12, .seed = 5};
+        const struct ref_data_config whole = name_files(*name);
+        struct ref_data_config part = whole;
         struct ref_data a;
         struct ref_data b;
         struct ddp_err err;
 
+        part.sample_count = 40;
         CT_REQUIRE_OK(ref_data_open(ddp_mem_system(), &whole, &a, &err));
         CT_REQUIRE_OK(ref_data_open(ddp_mem_system(), &part, &b, &err));
         CT_CHECK_EQ_U64(b.sample_count, 40);
         CT_CHECK_EQ_U64(a.feature_count, b.feature_count);
         CT_CHECK_BYTES(a.features, b.features, 40 * b.feature_count * sizeof(float));
         if (a.labels != NULL) {
-            CT_CHECK_BYTES(a.labels, b.labels, 40 * sizeof(int32_t));
+            CT_CHECK_BYTES(a.labels, b.labels, 40 * b.label_count * sizeof(int32_t));
         } else {
             CT_CHECK_BYTES(a.targets, b.targets, 40 * b.target_count * sizeof(float));
         }
@@ -150,10 +169,9 @@ CT_TEST(shard, shuffles_by_epoch)
 
     CT_REQUIRE_OK(ref_shard_cursor_init(&cursor, &config, ddp_mem_system()));
     for (uint64_t epoch = 0; epoch < 3; epoch++) {
-        struct ddp_prng prng = ddp_prng_make(9 + epoch, "sampler");
         uint32_t list[20];
 
-        ddp_prng_permutation(&prng, list, 20);
+        ref_permutation(9 + epoch, list, 20);
         for (uint32_t i = 0; i < 20; i++) {
             uint32_t rank = i % 2;
             uint32_t samples[5];
@@ -211,4 +229,20 @@ CT_TEST(shard, errors)
     CT_CHECK_STATUS(shard_batch(&config, 2, 0, samples, &rows), DDP_E_INVALID);
     batch_rows[0] = 0;
     CT_CHECK_STATUS(shard_batch(&config, 1, 0, samples, &rows), DDP_E_INVALID);
+}
+
+/* The judge's own permutation is torch.randperm's, too. */
+CT_TEST(shard, shuffles_as_pytorch)
+{
+    static uint32_t indices[70001];
+
+    for (size_t i = 0; i < PERMUTATION_GOLDEN_COUNT; i++) {
+        const struct permutation_golden *golden = &permutation_golden[i];
+
+        indices[golden->count] = 77;
+        ref_permutation(golden->seed, indices, golden->count);
+        CT_CHECK(permutation_is_golden(golden, indices));
+        CT_CHECK_EQ_U64(indices[golden->count], 77);
+    }
+    ref_permutation(1, indices, 0);
 }

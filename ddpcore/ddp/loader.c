@@ -1,0 +1,347 @@
+/* A ring of slots: batch k lies in slot k modulo their number. The lock guards the counters and
+ * what slots say of themselves; a slot's data belong to the worker that reads it, then to the
+ * caller. */
+#include "ddpcore/ddp/loader.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+struct slot {
+    void *data;
+    uint64_t index; /* of the batch that was read into it */
+    bool is_ready;
+};
+
+struct ddp_loader {
+    struct ddp_mem *mem;
+    struct ddp_loader_config config;
+    uint64_t epoch;
+    uint32_t *share; /* this rank's entries of the epoch */
+    size_t share_count;
+    uint64_t batch_count;
+    struct slot *slots;
+    pthread_t *workers;
+    uint32_t started; /* workers */
+    pthread_mutex_t lock;
+    pthread_cond_t wanted; /* there may be something to read, or an end */
+    bool is_locked_up;     /* lock and wanted exist */
+    /* Under the lock. */
+    uint64_t next;  /* batch to read */
+    uint64_t given; /* batches handed out; the last of them is in use */
+    bool is_ending;
+    ddp_status status;
+    uint32_t doorbell, doorbell_sleep;
+};
+
+static struct ddp_loader_batch batch_at(const struct ddp_loader *loader, uint64_t index)
+{
+    const size_t first = (size_t)index * loader->config.batch_rows;
+    const size_t left = loader->share_count - first;
+
+    return (struct ddp_loader_batch){
+        .epoch = loader->epoch,
+        .index = index,
+        .rows = left < loader->config.batch_rows ? left : loader->config.batch_rows,
+        .samples = loader->share + first,
+        .data = loader->slots[index % loader->config.slot_count].data};
+}
+
+/* Under the lock. The batch in use, if there is one, keeps its slot. */
+static bool may_read(const struct ddp_loader *loader)
+{
+    const uint64_t kept = loader->given > 0 ? loader->given - 1 : 0;
+
+    return loader->status == DDP_OK && loader->next < loader->batch_count &&
+           loader->next < kept + loader->config.slot_count;
+}
+
+/* Under the lock, which is let go meanwhile. */
+static void read_next(struct ddp_loader *loader)
+{
+    const uint64_t index = loader->next++;
+    const struct ddp_loader_batch batch = batch_at(loader, index);
+    struct slot *slot = &loader->slots[index % loader->config.slot_count];
+    ddp_status status;
+
+    slot->is_ready = false;
+    (void)pthread_mutex_unlock(&loader->lock);
+    status = loader->config.read(loader->config.context, &batch);
+    (void)pthread_mutex_lock(&loader->lock);
+    slot->index = index;
+    slot->is_ready = status == DDP_OK;
+    loader->status = loader->status == DDP_OK ? status : loader->status;
+    ddp_doorbell_ring(&loader->doorbell, &loader->doorbell_sleep);
+}
+
+static void *work(void *context)
+{
+    struct ddp_loader *loader = context;
+
+    (void)pthread_mutex_lock(&loader->lock);
+    while (!loader->is_ending) {
+        if (may_read(loader)) {
+            read_next(loader);
+        } else {
+            (void)pthread_cond_wait(&loader->wanted, &loader->lock);
+        }
+    }
+    (void)pthread_mutex_unlock(&loader->lock);
+    return NULL;
+}
+
+/* The share of an epoch, from entry `first` on. Nothing is being read. */
+static ddp_status deal(struct ddp_loader *loader, uint64_t epoch, size_t first)
+{
+    struct ddp_sampler_config *sampler = &loader->config.sampler;
+    uint32_t *share;
+    size_t count;
+    ddp_status status;
+
+    sampler->first = first;
+    if (sampler->world_size == 0 || sampler->rank >= sampler->world_size ||
+        first > sampler->sample_count) {
+        return DDP_E_INVALID;
+    }
+    count = ddp_sampler_count(sampler);
+    share = ddp_mem_array(loader->mem, count, sizeof(*share));
+    if (share == NULL) {
+        return DDP_E_NOMEM;
+    }
+    status = ddp_sampler_epoch(sampler, epoch, loader->mem, share);
+    if (status != DDP_OK) {
+        ddp_mem_free(loader->mem, share);
+        return status;
+    }
+    ddp_mem_free(loader->mem, loader->share);
+    loader->share = share;
+    loader->share_count = count;
+    loader->epoch = epoch;
+    loader->batch_count = (count + loader->config.batch_rows - 1) / loader->config.batch_rows;
+    loader->next = 0;
+    loader->given = 0;
+    return DDP_OK;
+}
+
+static ddp_status make_slots(struct ddp_loader *loader)
+{
+    struct ddp_device *device = loader->config.device;
+
+    loader->slots = ddp_mem_array(loader->mem, loader->config.slot_count, sizeof(*loader->slots));
+    for (size_t i = 0; loader->slots != NULL && i < loader->config.slot_count; i++) {
+        void **data = &loader->slots[i].data;
+
+        if (device != NULL) {
+            DDP_TRY(device->ops->alloc(device, loader->config.slot_bytes, DDP_SPACE_HOST, data));
+        } else {
+            *data = ddp_mem_array(loader->mem, loader->config.slot_bytes, 1);
+        }
+        if (*data == NULL) {
+            return DDP_E_NOMEM;
+        }
+    }
+    return loader->slots == NULL ? DDP_E_NOMEM : DDP_OK;
+}
+
+/* Signals are the caller's threads'. */
+static ddp_status start_workers(struct ddp_loader *loader)
+{
+    sigset_t all;
+    sigset_t before;
+    int error = 0;
+
+    loader->workers =
+        ddp_mem_array(loader->mem, loader->config.worker_count, sizeof(*loader->workers));
+    if (loader->workers == NULL) {
+        return DDP_E_NOMEM;
+    }
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (error == 0 && loader->started < loader->config.worker_count) {
+        error = pthread_create(&loader->workers[loader->started], NULL, work, loader);
+        loader->started += error == 0 ? 1 : 0;
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error == 0 ? DDP_OK : DDP_E_SYSTEM;
+}
+
+static ddp_status open_loader(struct ddp_loader *loader, uint64_t epoch, struct ddp_err *err)
+{
+    ddp_status status;
+
+    if (loader->config.batch_rows == 0 || loader->config.slot_count < 2 ||
+        loader->config.read == NULL) {
+        return ddp_err_set(err, DDP_E_INVALID, "a loader needs rows, two slots and a way to read");
+    }
+    DDP_TRY(deal(loader, epoch, loader->config.sampler.first));
+    DDP_TRY(make_slots(loader));
+    if (pthread_mutex_init(&loader->lock, NULL) != 0) {
+        return DDP_E_SYSTEM;
+    }
+    if (pthread_cond_init(&loader->wanted, NULL) != 0) {
+        (void)pthread_mutex_destroy(&loader->lock);
+        return DDP_E_SYSTEM;
+    }
+    loader->is_locked_up = true;
+    status = start_workers(loader);
+    return status == DDP_OK ? DDP_OK
+                            : ddp_err_set(err, status, "a worker thread could not be started");
+}
+
+ddp_status ddp_loader_create(struct ddp_mem *mem, const struct ddp_loader_config *config,
+                             uint64_t epoch, struct ddp_loader **out, struct ddp_err *err)
+{
+    struct ddp_loader *loader = ddp_mem_array(mem, 1, sizeof(*loader));
+    ddp_status status;
+
+    *out = NULL;
+    if (loader == NULL) {
+        return DDP_E_NOMEM;
+    }
+    loader->mem = mem;
+    loader->config = *config;
+    status = open_loader(loader, epoch, err);
+    if (status != DDP_OK) {
+        ddp_loader_destroy(loader);
+        return status;
+    }
+    *out = loader;
+    return DDP_OK;
+}
+
+static void end_workers(struct ddp_loader *loader)
+{
+    (void)pthread_mutex_lock(&loader->lock);
+    loader->is_ending = true;
+    (void)pthread_cond_broadcast(&loader->wanted);
+    (void)pthread_mutex_unlock(&loader->lock);
+    for (uint32_t i = 0; i < loader->started; i++) {
+        (void)pthread_join(loader->workers[i], NULL);
+    }
+    (void)pthread_cond_destroy(&loader->wanted);
+    (void)pthread_mutex_destroy(&loader->lock);
+}
+
+void ddp_loader_destroy(struct ddp_loader *loader)
+{
+    struct ddp_device *device;
+
+    if (loader == NULL) {
+        return;
+    }
+    device = loader->config.device;
+    if (loader->is_locked_up) {
+        end_workers(loader);
+    }
+    for (size_t i = 0; loader->slots != NULL && i < loader->config.slot_count; i++) {
+        if (device != NULL) {
+            device->ops->free(device, DDP_SPACE_HOST, loader->slots[i].data);
+        } else {
+            ddp_mem_free(loader->mem, loader->slots[i].data);
+        }
+    }
+    ddp_mem_free(loader->mem, loader->slots);
+    ddp_mem_free(loader->mem, loader->workers);
+    ddp_mem_free(loader->mem, loader->share);
+    ddp_mem_free(loader->mem, loader);
+}
+
+/* Under the lock. */
+static ddp_status take(struct ddp_loader *loader, struct ddp_loader_batch *out)
+{
+    const struct slot *slot = &loader->slots[loader->given % loader->config.slot_count];
+
+    if (loader->status != DDP_OK) {
+        return loader->status;
+    }
+    if (loader->given == loader->batch_count) {
+        *out = (struct ddp_loader_batch){.epoch = loader->epoch, .index = loader->given};
+        return DDP_OK;
+    }
+    if (loader->next <= loader->given || !slot->is_ready || slot->index != loader->given) {
+        return DDP_PENDING;
+    }
+    *out = batch_at(loader, loader->given);
+    loader->given++;
+    (void)pthread_cond_broadcast(&loader->wanted); /* the slot before is free */
+    return DDP_OK;
+}
+
+ddp_status ddp_loader_poll(struct ddp_loader *loader, struct ddp_loader_batch *out)
+{
+    ddp_status status;
+
+    *out = (struct ddp_loader_batch){0};
+    (void)pthread_mutex_lock(&loader->lock);
+    if (loader->config.worker_count == 0 && loader->next == loader->given && may_read(loader)) {
+        read_next(loader);
+    }
+    status = take(loader, out);
+    (void)pthread_mutex_unlock(&loader->lock);
+    return status;
+}
+
+/* A wait for the next batch. */
+struct next_wait {
+    struct ddp_loader *loader;
+    struct ddp_loader_batch *out;
+};
+
+static ddp_status poll_next(void *self)
+{
+    const struct next_wait *wait = self;
+
+    return ddp_loader_poll(wait->loader, wait->out);
+}
+
+static void hint_next(void *self, struct ddp_idle_hint *hint)
+{
+    const struct next_wait *wait = self;
+
+    hint->doorbell = &wait->loader->doorbell;
+    hint->doorbell_sleep = &wait->loader->doorbell_sleep;
+    hint->doorbell_seen = __atomic_load_n(&wait->loader->doorbell, __ATOMIC_ACQUIRE);
+}
+
+ddp_status ddp_loader_next(struct ddp_loader *loader, struct ddp_idle *idle,
+                           struct ddp_clock *clock, uint64_t deadline_ns,
+                           struct ddp_loader_batch *out)
+{
+    struct next_wait wait = {loader, out};
+    const struct ddp_pollable pollable = {poll_next, hint_next, &wait};
+
+    return ddp_wait(idle, clock, &pollable, deadline_ns);
+}
+
+ddp_status ddp_loader_epoch(struct ddp_loader *loader, uint64_t epoch)
+{
+    ddp_status status;
+
+    (void)pthread_mutex_lock(&loader->lock);
+    status = loader->status;
+    if (status == DDP_OK) {
+        /* All batches were given out, so nobody reads. */
+        status = loader->given == loader->batch_count ? deal(loader, epoch, 0) : DDP_E_STATE;
+        (void)pthread_cond_broadcast(&loader->wanted);
+    }
+    (void)pthread_mutex_unlock(&loader->lock);
+    return status;
+}
+
+uint64_t ddp_loader_batch_count(const struct ddp_loader *loader)
+{
+    return loader->batch_count;
+}
+
+struct ddp_loader_state ddp_loader_state(const struct ddp_loader *loader)
+{
+    const struct ddp_sampler_config *sampler = &loader->config.sampler;
+    const size_t rest = sampler->sample_count - sampler->first;
+    const uint64_t each = loader->given * loader->config.batch_rows; /* of one rank */
+
+    if (loader->given == loader->batch_count || each >= rest / sampler->world_size + 1 ||
+        each * sampler->world_size >= rest) {
+        return (struct ddp_loader_state){.epoch = loader->epoch + 1};
+    }
+    return (struct ddp_loader_state){.epoch = loader->epoch,
+                                     .used = sampler->first + (size_t)each * sampler->world_size};
+}
