@@ -21,6 +21,7 @@ struct ref_trainer {
     float *features;
     int32_t *labels;
     float *targets;
+    float *losses; /* [micro_batches] of the last local gradient */
 };
 
 /* *out = copy of values, or NULL for NULL. */
@@ -76,7 +77,8 @@ static ddp_status alloc_batch(struct ref_trainer *trainer, size_t rows)
     } else {
         trainer->targets = (float *)ddp_mem_array(mem, rows * data->target_count, sizeof(float));
     }
-    if (trainer->samples == NULL || trainer->features == NULL ||
+    trainer->losses = (float *)ddp_mem_array(mem, trainer->job.micro_batches, sizeof(float));
+    if (trainer->samples == NULL || trainer->features == NULL || trainer->losses == NULL ||
         (trainer->labels == NULL && trainer->targets == NULL)) {
         return DDP_E_NOMEM;
     }
@@ -162,6 +164,7 @@ void ref_trainer_destroy(struct ref_trainer *trainer)
     ddp_mem_free(mem, trainer->features);
     ddp_mem_free(mem, trainer->labels);
     ddp_mem_free(mem, trainer->targets);
+    ddp_mem_free(mem, trainer->losses);
     ddp_mem_free(mem, trainer);
 }
 
@@ -259,6 +262,7 @@ static ddp_status local_gradient(struct ref_trainer *trainer, uint32_t rank, uin
         }
         DDP_TRY(ref_model_forward(trainer->model, &batch, NULL, &loss));
         DDP_TRY(ref_model_backward(trainer->model, loss_scale, NULL));
+        trainer->losses[micro] = loss;
         loss_sum += (double)loss;
         *out_rows += batch.rows;
         seen++;
@@ -273,6 +277,11 @@ ddp_status ref_trainer_local_gradient(struct ref_trainer *trainer, uint32_t rank
                                       float *out_loss, size_t *out_rows)
 {
     return local_gradient(trainer, rank, step, NULL, out_loss, out_rows);
+}
+
+const float *ref_trainer_losses(const struct ref_trainer *trainer)
+{
+    return trainer->losses;
 }
 
 ddp_status ref_trainer_gradient_of(struct ref_trainer *trainer, uint32_t rank, uint32_t step,

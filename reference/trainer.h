@@ -45,6 +45,8 @@ void ref_trainer_watch(struct ref_trainer *trainer,
 DDP_MUST_USE ddp_status ref_trainer_local_gradient(struct ref_trainer *trainer, uint32_t rank,
                                                    uint32_t step, float *out_loss,
                                                    size_t *out_rows);
+/* Of each micro-batch that the last local gradient saw; [micro_batches]. */
+const float *ref_trainer_losses(const struct ref_trainer *trainer);
 /* Samples of a micro-batch that are given, instead of the sampler's. */
 struct ref_samples {
     const uint32_t *items;

@@ -1,10 +1,10 @@
-/* Bucket layout in `reverse` order: parameters from last to first, because backward passes finish
- * them in about that order.
+/* Bucket layouts. The `reverse` order: parameters from last to first, because backward passes
+ * finish them in about that order.
  *
  * A bucket holds parameters of one type. Each type fills a bucket of its own, with caps of its own,
  * which closes once it holds at least its cap, or with the last parameter of the type. Buckets are
  * numbered in the order in which they close, because they are launched in order of their numbers:
- * no bucket waits for one that fills later. */
+ * no bucket waits for one that fills later. PyTorch's order is assignment.c. */
 #include "ddpcore/ddp/bucket.h"
 
 #include <string.h>
@@ -107,11 +107,9 @@ static bool is_size_known(const struct ddp_param *params, size_t param_count)
     return true;
 }
 
-ddp_status ddp_layout_create(struct ddp_mem *mem, const struct ddp_param *params,
-                             size_t param_count, const struct ddp_config *config,
-                             struct ddp_layout *out)
+static ddp_status alloc_layout(struct ddp_mem *mem, const struct ddp_param *params,
+                               size_t param_count, struct ddp_layout *out)
 {
-    DDP_ASSERT(config->bucket_cap_bytes > 0 && config->first_bucket_cap_bytes > 0);
     memset(out, 0, sizeof(*out));
     if (!is_size_known(params, param_count)) {
         return DDP_E_OVERFLOW;
@@ -125,7 +123,92 @@ ddp_status ddp_layout_create(struct ddp_mem *mem, const struct ddp_param *params
         ddp_layout_destroy(mem, out);
         return DDP_E_NOMEM;
     }
+    return DDP_OK;
+}
+
+/* PyTorch's first layout. Where buckets will be rebuilt, caps do not count yet. */
+static ddp_status create_pytorch(struct ddp_mem *mem, const struct ddp_param *params,
+                                 size_t param_count, const struct ddp_config *config,
+                                 struct ddp_layout *out)
+{
+    const bool is_capped = config->find_unused_parameters;
+    const size_t caps[2] = {is_capped ? config->first_bucket_cap_bytes : SIZE_MAX,
+                            is_capped ? config->bucket_cap_bytes : SIZE_MAX};
+    int32_t *lists = ddp_mem_array(mem, 2 * param_count, sizeof(*lists));
+    size_t bucket_count = 0;
+    ddp_status status = lists == NULL ? DDP_E_NOMEM : DDP_OK;
+
+    if (status == DDP_OK) {
+        status = ddp_bucket_assign(mem, params, param_count, NULL, caps, lists, lists + param_count,
+                                   &bucket_count);
+    }
+    if (status == DDP_OK) {
+        status = ddp_layout_adopt(mem, params, param_count, lists, lists + param_count,
+                                  bucket_count, out);
+    }
+    ddp_mem_free(mem, lists);
+    return status;
+}
+
+ddp_status ddp_layout_create(struct ddp_mem *mem, const struct ddp_param *params,
+                             size_t param_count, const struct ddp_config *config,
+                             struct ddp_layout *out)
+{
+    DDP_ASSERT(config->bucket_cap_bytes > 0 && config->first_bucket_cap_bytes > 0);
+    if (config->bucket_order == DDP_BUCKET_ORDER_PYTORCH) {
+        return create_pytorch(mem, params, param_count, config, out);
+    }
+    DDP_TRY(alloc_layout(mem, params, param_count, out));
     assign(params, param_count, config, out);
+    return DDP_OK;
+}
+
+/* The parameters at places [first, first + count) of the order as a bucket. */
+static bool adopt_bucket(const struct ddp_param *params, size_t param_count, const int32_t *order,
+                         size_t first, size_t count, struct ddp_layout *layout)
+{
+    struct ddp_bucket *bucket = &layout->buckets[layout->bucket_count];
+
+    for (size_t place = first; place < first + count; place++) {
+        const size_t param = (size_t)order[place];
+
+        if (order[place] < 0 || param >= param_count || layout->bucket_of[param] != SIZE_MAX ||
+            params[param].dtype != params[order[first]].dtype) {
+            return false;
+        }
+        layout->order[place] = param;
+        layout->bucket_of[param] = layout->bucket_count;
+        layout->offset_of[param] = bucket->elem_count;
+        bucket->elem_count += params[param].elem_count;
+    }
+    bucket->dtype = params[order[first]].dtype;
+    bucket->size_bytes = bucket->elem_count * ddp_dtype_size_bytes(bucket->dtype);
+    bucket->first_place = first;
+    bucket->param_count = count;
+    layout->bucket_count++;
+    return true;
+}
+
+ddp_status ddp_layout_adopt(struct ddp_mem *mem, const struct ddp_param *params, size_t param_count,
+                            const int32_t *order, const int32_t *sizes, size_t bucket_count,
+                            struct ddp_layout *out)
+{
+    size_t place = 0;
+    bool is_valid = bucket_count <= param_count;
+
+    DDP_TRY(alloc_layout(mem, params, param_count, out));
+    for (size_t i = 0; i < param_count; i++) {
+        out->bucket_of[i] = SIZE_MAX;
+    }
+    for (size_t b = 0; is_valid && b < bucket_count; b++) {
+        is_valid = sizes[b] > 0 && (size_t)sizes[b] <= param_count - place &&
+                   adopt_bucket(params, param_count, order, place, (size_t)sizes[b], out);
+        place += is_valid ? (size_t)sizes[b] : 0;
+    }
+    if (!is_valid || place != param_count) {
+        ddp_layout_destroy(mem, out);
+        return DDP_E_INVALID;
+    }
     return DDP_OK;
 }
 

@@ -34,6 +34,22 @@ void ddp_config_fill(struct ddp_config *config);
 DDP_MUST_USE ddp_status ddp_layout_create(struct ddp_mem *mem, const struct ddp_param *params,
                                           size_t param_count, const struct ddp_config *config,
                                           struct ddp_layout *out);
+/* PyTorch's assignment (compute_bucket_assignment_by_size). Walks the parameters in the order
+ * `walk`, or forwards if it is NULL, and lists them bucket by bucket: out_order[param_count],
+ * out_sizes[param_count] (parameters of each bucket), *out_count buckets. caps: of a type's first
+ * bucket, and of its others. walk NULL: buckets are in the falling order of their first parameter,
+ * else in the order in which they close, then those still open by their last parameter. Errors:
+ * E_NOMEM. */
+DDP_MUST_USE ddp_status ddp_bucket_assign(struct ddp_mem *mem, const struct ddp_param *params,
+                                          size_t param_count, const int32_t *walk,
+                                          const size_t caps[2], int32_t *out_order,
+                                          int32_t *out_sizes, size_t *out_count);
+/* The layout that such a list describes. Errors: E_INVALID (it does not hold each parameter once,
+ * or a bucket is empty or of several types), E_NOMEM. */
+DDP_MUST_USE ddp_status ddp_layout_adopt(struct ddp_mem *mem, const struct ddp_param *params,
+                                         size_t param_count, const int32_t *order,
+                                         const int32_t *sizes, size_t bucket_count,
+                                         struct ddp_layout *out);
 /* Does not free the buckets' data. */
 void ddp_layout_destroy(struct ddp_mem *mem, struct ddp_layout *layout);
 

@@ -1,6 +1,6 @@
 /* Inside of struct ddp, for the files of this folder only. Calls go down this list of files and
- * never up: ddp.c, clip.c, drift.c; join.c, verify_strict.c, verify_pytorch.c; sync.c, reducer.c,
- * verify_gather.c; core.c. */
+ * never up: ddp.c, clip.c, drift.c; join.c, verify_strict.c, verify_pytorch.c; rebuild.c; sync.c,
+ * reducer.c, verify_gather.c; buckets.c; core.c. */
 #ifndef DDPCORE_DDP_CORE_H
 #define DDPCORE_DDP_CORE_H
 
@@ -41,6 +41,12 @@ struct ddp {
     struct ddp_block *bucket_blocks; /* [bucket_count] */
     struct ddp_block staging;        /* for broadcasts of buffers: their largest chunk */
     struct ddp_block control;        /* one element of any dtype, for flags */
+
+    /* Rebuilding the buckets in PyTorch's order. */
+    int32_t *ready_order; /* [param_count] as gradients became ready in the pass that counts */
+    size_t ready_order_count;
+    bool is_rebuild_due; /* the pass has ended: the next forward pass rebuilds */
+    bool is_rebuilt;
 
     /* used map: local_used collects since the last reduction, used_map is what is reduced */
     struct ddp_block used_block;
@@ -87,6 +93,13 @@ void ddp_block_free(const struct ddp *ddp, struct ddp_block *block);
 DDP_MUST_USE ddp_status ddp_core_hash(struct ddp *ddp, const char *name, const void *data,
                                       size_t size_bytes, uint64_t *out);
 
+/* buckets.c: memory, record and names of the layout in force. */
+DDP_MUST_USE ddp_status ddp_buckets_open(struct ddp *ddp); /* the table of their memory, first */
+DDP_MUST_USE ddp_status ddp_buckets_alloc(struct ddp *ddp);
+void ddp_buckets_free(struct ddp *ddp);
+/* Events BUCKET_PARAM. */
+void ddp_buckets_record(const struct ddp *ddp);
+
 /* sync.c: broadcasts of tensors from a member, coalesced into chunks. */
 DDP_MUST_USE ddp_status ddp_sync_params(struct ddp *ddp, uint32_t root);
 DDP_MUST_USE ddp_status ddp_sync_buffers(struct ddp *ddp, uint32_t root);
@@ -104,7 +117,11 @@ DDP_MUST_USE ddp_status ddp_reducer_post_used_map(struct ddp *ddp);
 void ddp_reducer_touch_used_map(const struct ddp *ddp, bool is_write);
 
 /* verify_gather.c */
-/* All-gather of size_bytes from every member, role VERIFY; all: uint8_t[members * size_bytes]. */
+/* All-gather of size_bytes from every member; all: uint8_t[members * size_bytes]. */
+DDP_MUST_USE ddp_status ddp_verify_exchange(struct ddp *ddp, enum ddp_coll_role role,
+                                            uint32_t index, const void *own, size_t size_bytes,
+                                            void *all);
+/* The same with role VERIFY. */
 DDP_MUST_USE ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own,
                                           size_t size_bytes, void *all);
 /* Every member has found out that the models differ, so no revocation is sent. `rank` differs;
@@ -114,6 +131,18 @@ ddp_status ddp_verify_fail(struct ddp *ddp, int32_t rank);
 /* verify_strict.c, verify_pytorch.c: errors as ddp_create's. */
 DDP_MUST_USE ddp_status ddp_verify_strict(struct ddp *ddp, struct ddp_err *err);
 DDP_MUST_USE ddp_status ddp_verify_pytorch(struct ddp *ddp, struct ddp_err *err);
+
+/* rebuild.c. Whether buckets may still be rebuilt. */
+bool ddp_rebuild_is_open(const struct ddp *ddp);
+DDP_MUST_USE ddp_status ddp_rebuild_open(struct ddp *ddp); /* what it needs, if it is open */
+/* A synchronised backward pass begins; a gradient became ready; the pass has ended well. */
+void ddp_rebuild_begin(struct ddp *ddp);
+void ddp_rebuild_note(struct ddp *ddp, size_t param);
+void ddp_rebuild_end(struct ddp *ddp);
+/* A joined rank mirrored a pass: its order is that of the parameters. */
+void ddp_rebuild_note_all(struct ddp *ddp);
+/* At the start of a forward pass: nothing unless it is due. */
+DDP_MUST_USE ddp_status ddp_rebuild(struct ddp *ddp);
 
 /* join.c: tell joined ranks that a forward pass begins inside join, and synchronise buffers if they
  * are due. */

@@ -27,13 +27,14 @@ static ddp_status create_storage(struct ddp *ddp)
 
     DDP_TRY(ddp_layout_create(mem, ddp->params, ddp->param_count, &ddp->config, &ddp->layout));
     DDP_ASSERT(ddp->layout.bucket_count <= ddp->param_count);
-    ddp->bucket_blocks = ddp_mem_array(mem, ddp->layout.bucket_count, sizeof(*ddp->bucket_blocks));
+    DDP_TRY(ddp_buckets_open(ddp));
+    DDP_TRY(ddp_rebuild_open(ddp));
     ddp->local_used = ddp_mem_array(mem, ddp->param_count, sizeof(bool));
     ddp->is_expected = ddp_mem_array(mem, ddp->param_count, sizeof(bool));
     ddp->is_ready = ddp_mem_array(mem, ddp->param_count, sizeof(bool));
     ddp->is_unready = ddp_mem_array(mem, ddp->param_count, sizeof(bool));
-    if (ddp->bucket_blocks == NULL || ddp->local_used == NULL || ddp->is_expected == NULL ||
-        ddp->is_ready == NULL || ddp->is_unready == NULL) {
+    if (ddp->local_used == NULL || ddp->is_expected == NULL || ddp->is_ready == NULL ||
+        ddp->is_unready == NULL) {
         return DDP_E_NOMEM;
     }
     DDP_TRY(ddp_block_alloc(ddp, DDP_SPACE_DEVICE, ddp_sync_staging_bytes(ddp), &ddp->staging));
@@ -41,15 +42,10 @@ static ddp_status create_storage(struct ddp *ddp)
     DDP_TRY(
         ddp_block_alloc(ddp, DDP_SPACE_HOST, ddp->param_count * sizeof(int32_t), &ddp->used_block));
     ddp->used_map = ddp->used_block.data;
-    for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
-        DDP_TRY(ddp_block_alloc(ddp, DDP_SPACE_DEVICE, ddp->layout.buckets[i].size_bytes,
-                                &ddp->bucket_blocks[i]));
-        ddp->layout.buckets[i].data = ddp->bucket_blocks[i].data;
-    }
-    return DDP_OK;
+    return ddp_buckets_alloc(ddp);
 }
 
-static void record_layout(const struct ddp *ddp)
+static void record_shapes(const struct ddp *ddp)
 {
     for (size_t i = 0; i < ddp->param_count; i++) {
         const struct ddp_param *param = &ddp->params[i];
@@ -60,24 +56,15 @@ static void record_layout(const struct ddp *ddp)
         }
         ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_PARAM_SHAPE, i, size[0], size[1],
                            size[2], size[3]);
-        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_BUCKET_PARAM,
-                           ddp->layout.bucket_of[i], i, ddp->layout.offset_of[i], param->elem_count,
-                           0);
     }
 }
 
-/* Tell the device which ranges are buckets, gradients, parameters and buffers, so that a checker of
- * the order of device work can name the memory it finds misused. */
+/* Tell the device which ranges are gradients, parameters and buffers, so that a checker of the
+ * order of device work can name the memory it finds misused. */
 static ddp_status name_ranges(const struct ddp *ddp)
 {
     struct ddp_device *device = ddp->device;
 
-    for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
-        const struct ddp_bucket *bucket = &ddp->layout.buckets[i];
-
-        DDP_TRY(device->hints->name_range(device, DDP_RANGE_BUCKET, i, bucket->data,
-                                          bucket->size_bytes));
-    }
     for (size_t i = 0; i < ddp->param_count; i++) {
         const size_t size_bytes = ddp_param_size_bytes(&ddp->params[i]);
 
@@ -155,7 +142,8 @@ ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device,
         (void)ddp_core_fail(ddp, status, 0);
         goto out;
     }
-    record_layout(ddp);
+    record_shapes(ddp);
+    ddp_buckets_record(ddp);
     status = group->semantics == DDP_SEMANTICS_STRICT ? ddp_verify_strict(ddp, err)
                                                       : ddp_verify_pytorch(ddp, err);
     if (status == DDP_OK && !ddp->config.is_init_sync_skipped) {
@@ -277,14 +265,12 @@ void ddp_destroy(struct ddp *ddp)
             return; /* what is left goes with the rank */
         }
     }
-    for (size_t i = 0; ddp->bucket_blocks != NULL && i < ddp->layout.bucket_count; i++) {
-        ddp_block_free(ddp, &ddp->bucket_blocks[i]);
-    }
+    ddp_buckets_free(ddp);
     ddp_block_free(ddp, &ddp->staging);
     ddp_block_free(ddp, &ddp->control);
     ddp_block_free(ddp, &ddp->used_block);
     ddp_transfer_fini(&ddp->transfer);
-    ddp_mem_free(mem, ddp->bucket_blocks);
+    ddp_mem_free(mem, ddp->ready_order);
     ddp_mem_free(mem, ddp->local_used);
     ddp_mem_free(mem, ddp->is_expected);
     ddp_mem_free(mem, ddp->is_ready);
@@ -311,6 +297,9 @@ ddp_status ddp_forward_begin(struct ddp *ddp)
     if (ddp->is_joining) {
         DDP_TRY(ddp_join_forward(ddp));
     } else {
+        if (!ddp->is_reduction_unfinished) {
+            DDP_TRY(ddp_rebuild(ddp));
+        }
         is_buffer_pass =
             is_buffer_pass && (ddp->group->semantics == DDP_SEMANTICS_STRICT ? ddp->is_sync_pass
                                                                              : ddp->is_buffer_due);

@@ -26,9 +26,16 @@
 extern "C" {
 #endif
 
+/* A bucket holds parameters of one type and closes once its bytes are >= its cap: the first one of
+ * its type at first_bucket_cap_bytes, the others at bucket_cap_bytes. */
 enum ddp_bucket_order {
-    DDP_BUCKET_ORDER_REVERSE /* walk parameters backwards; close the first bucket at first_cap, the
-                              * others at cap: a bucket closes once its bytes are >= its cap */
+    DDP_BUCKET_ORDER_REVERSE, /* walk parameters backwards; buckets in the order in which they close
+                               */
+    DDP_BUCKET_ORDER_PYTORCH  /* walk parameters forwards, then turn the list of buckets around.
+                               * Unless find_unused_parameters, there is one bucket a type at first,
+                               * and the first forward pass after the first synchronised backward
+                               * pass rebuilds them, walking parameters in the order in which they
+                               * became ready on rank 0, which all adopt */
 };
 enum ddp_gradient_scale {
     DDP_GRADIENT_SCALE_PRE, /* g * (1/D) in fp32 while copied into the bucket, then sum (PyTorch) */
@@ -81,6 +88,8 @@ void ddp_destroy(struct ddp *ddp);
 
 /* Start of a forward pass. Buffers are broadcast if this pass is synchronised (strict), or if the
  * previous one was (pytorch; and in both inside join, where joined ranks must know it in advance).
+ * With DDP_BUCKET_ORDER_PYTORCH, the first one after a synchronised pass rebuilds the buckets;
+ * E_MODEL (strict): a rank got another order than the others.
  * pytorch semantics: E_UNUSED_PARAMETER if the previous backward pass left parameters unreduced.
  * Inside join, if throw_on_early_termination: E_EARLY_TERMINATION on every rank once one has no
  * inputs left. */

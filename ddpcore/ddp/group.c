@@ -86,13 +86,13 @@ static ddp_status fail_revoked(struct ddp_group *group, const struct ddp_revocat
     return fail(group, &failure, DDP_E_REVOKED);
 }
 
-static ddp_status fail_dead(struct ddp_group *group, uint64_t seq)
+static ddp_status fail_dead(struct ddp_group *group)
 {
     const int32_t rank = group->coll->ops->dead_rank(group->coll);
     struct ddp_failure failure = {.status = DDP_E_PEER_DIED, .rank = rank, .step = group->step};
 
-    ddp_recorder_event(group->env->recorder, DDP_EVENT_PEER_DIED, (uint64_t)(int64_t)rank, seq, 0,
-                       0, 0);
+    ddp_recorder_event(group->env->recorder, DDP_EVENT_PEER_DIED, (uint64_t)(int64_t)rank, 0, 0, 0,
+                       0);
     if (rank >= 0) {
         /* Members that exchange no message with the dead rank learn of its death from this. */
         failure.detail = (uint64_t)rank;
@@ -115,7 +115,7 @@ static ddp_status fail_from(struct ddp_group *group, ddp_status cause, uint64_t 
         return fail_revoked(group, &revocation);
     }
     if (cause == DDP_E_PEER_DIED) {
-        return fail_dead(group, seq);
+        return fail_dead(group);
     }
     if (group->semantics == DDP_SEMANTICS_STRICT) {
         send_revocation(group, cause, seq);
@@ -134,10 +134,11 @@ static enum ddp_fault_action pass_point(struct ddp_group *group, enum ddp_fault_
     if (ddp_fault_point_payload(point) == DDP_FAULT_PAYLOAD_ARGS) {
         context.args = &work->args;
     } else if (ddp_fault_point_payload(point) == DDP_FAULT_PAYLOAD_DATA) {
-        const bool is_gather = work->args.kind == DDP_COLL_ALL_GATHER;
+        const uint32_t blocks = ddp_coll_output_blocks(work->args.kind, group->coll->member_count,
+                                                       group->coll->member == work->args.root);
 
         context.data = work->args.output;
-        context.elem_count = work->args.elem_count * (is_gather ? group->coll->member_count : 1);
+        context.elem_count = work->args.elem_count * blocks;
         context.dtype = work->args.dtype;
     }
     return ddp_fault_point(group->env->faults, point, &context);

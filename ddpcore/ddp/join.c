@@ -112,6 +112,7 @@ ddp_status ddp_join_forward(struct ddp *ddp)
         return ddp_core_fail_state(ddp);
     }
     record(ddp, DDP_JOIN_EVENT_PRESENT, active);
+    DDP_TRY(ddp_rebuild(ddp));
     DDP_TRY(sync_buffers(ddp, true));
     return reduce_flag(ddp, DDP_ROLE_JOIN_SYNC_FLAG, 0, ddp->is_sync_pass, &syncing);
 }
@@ -159,6 +160,9 @@ static ddp_status mirror_reduction(struct ddp *ddp)
     if (ddp->config.find_unused_parameters && layout->bucket_count > 0) {
         DDP_TRY(ddp_group_wait(ddp->group, &ddp->used_work));
     }
+    if (!ddp->is_rebuild_due) {
+        ddp_rebuild_note_all(ddp);
+    }
     return DDP_OK;
 }
 
@@ -167,6 +171,7 @@ static ddp_status mirror_pass(struct ddp *ddp, uint32_t active)
     uint32_t syncing = 0;
 
     DDP_ASSERT(active > 0 && ddp->divisor > 0);
+    DDP_TRY(ddp_rebuild(ddp));
     DDP_TRY(sync_buffers(ddp, false));
     DDP_TRY(reduce_flag(ddp, DDP_ROLE_JOIN_SYNC_FLAG, 0, false, &syncing));
     ddp->is_buffer_due = syncing > 0;

@@ -245,6 +245,9 @@ ddp_status ddp_backward_begin(struct ddp *ddp, const bool *is_used)
     for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
         ddp->layout.buckets[i].pending_count = ddp->layout.buckets[i].param_count;
     }
+    if (ddp->is_sync_pass) {
+        ddp_rebuild_begin(ddp);
+    }
     return DDP_OK;
 }
 
@@ -293,8 +296,8 @@ ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index)
         uint64_t hash;
 
         DDP_TRY(ddp_core_hash(ddp, param->name, param->grad, ddp_param_size_bytes(param), &hash));
-        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_GRAD_READY, param_index, hash,
-                           ddp->ready_count, 0, 0);
+        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_GRAD_READY, param_index, hash, 0, 0,
+                           0);
     }
     ddp->ready_count++;
     if (!ddp->is_sync_pass) {
@@ -303,6 +306,9 @@ ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index)
         return DDP_OK;
     }
     DDP_TRY(mark_ready(ddp, param_index));
+    if (ddp->is_ready[param_index]) {
+        ddp_rebuild_note(ddp, param_index);
+    }
     DDP_TRY(launch_ready(ddp));
     return drive(ddp);
 }
@@ -408,5 +414,6 @@ ddp_status ddp_backward_end(struct ddp *ddp)
     for (size_t i = 0; i < ddp->param_count; i++) {
         ddp->local_used[i] = false;
     }
+    ddp_rebuild_end(ddp);
     return DDP_OK;
 }

@@ -3,20 +3,20 @@
 
 #include "ddpcore/ddp/core.h"
 
-ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own, size_t size_bytes,
-                             void *all)
+ddp_status ddp_verify_exchange(struct ddp *ddp, enum ddp_coll_role role, uint32_t index,
+                               const void *own, size_t size_bytes, void *all)
 {
     struct ddp_group *group = ddp->group;
     const uint32_t member_count = group->coll->member_count;
     struct ddp_block input = {0}, output = {0};
     struct ddp_coll_args args = {.kind = DDP_COLL_ALL_GATHER,
                                  .dtype = DDP_DTYPE_U8,
-                                 .role = DDP_ROLE_VERIFY,
+                                 .role = role,
                                  .index = index,
                                  .elem_count = size_bytes};
     ddp_status status = ddp_block_alloc(ddp, DDP_SPACE_HOST, size_bytes, &input);
 
-    DDP_ASSERT(size_bytes > 0 && ddp->pass == DDP_PASS_IDLE);
+    DDP_ASSERT(size_bytes > 0 && ddp->pass != DDP_PASS_BACKWARD);
     if (status == DDP_OK) {
         status = ddp_block_alloc(ddp, DDP_SPACE_HOST, size_bytes * member_count, &output);
     }
@@ -34,6 +34,12 @@ ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own, s
     ddp_block_free(ddp, &input);
     ddp_block_free(ddp, &output);
     return status;
+}
+
+ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own, size_t size_bytes,
+                             void *all)
+{
+    return ddp_verify_exchange(ddp, DDP_ROLE_VERIFY, index, own, size_bytes, all);
 }
 
 ddp_status ddp_verify_fail(struct ddp *ddp, int32_t rank)

@@ -361,13 +361,14 @@ uint64_t ddp_recorder_hash(const struct ddp_recorder *recorder, const void *data
 
 void ddp_recorder_end(struct ddp_recorder *recorder, ddp_status status, uint64_t steps_done)
 {
-    const uint64_t args[DDP_EVENT_ARG_COUNT] = {(uint64_t)(int64_t)status, steps_done, 0, 0, 0};
+    uint64_t args[DDP_EVENT_ARG_COUNT] = {(uint64_t)(int64_t)status, steps_done, 0, 0, 0};
     uint64_t time_ns;
     uint64_t index;
 
     if (recorder == NULL) {
         return;
     }
+    args[2] = own(&recorder->page->message_count);
     DDP_ASSERT(own(&recorder->page->end_status) == 0); /* a rank ends once */
     time_ns = now_ns(recorder);
     index = ring_append(recorder, time_ns, DDP_EVENT_RANK_END, args);

@@ -43,8 +43,7 @@ enum ddp_coll_kind {
     DDP_COLL_BROADCAST,
     DDP_COLL_ALL_GATHER,
     DDP_COLL_BARRIER,
-    /* No part of the DDP core posts what follows: the engine of schedules runs it, the lab proves
-     * it. */
+    /* No part of the DDP core posts what follows: embedders and job.posts do, on schedules. */
     DDP_COLL_REDUCE_SCATTER,
     DDP_COLL_REDUCE,
     DDP_COLL_ALL_TO_ALL,
@@ -70,7 +69,9 @@ uint32_t ddp_coll_output_blocks(enum ddp_coll_kind kind, uint32_t member_count, 
     X(DDP_ROLE_JOIN_SYNC_FLAG, "join_sync_flag") \
     X(DDP_ROLE_JOIN_LAST, "join_last")           \
     X(DDP_ROLE_BARRIER, "barrier")               \
-    X(DDP_ROLE_PROBE, "probe")
+    X(DDP_ROLE_PROBE, "probe")                   \
+    X(DDP_ROLE_REBUILD, "rebuild")               \
+    X(DDP_ROLE_EVALUATION, "evaluation")
 enum ddp_coll_role {
 #define X(id, name) id,
     DDP_ROLE_TABLE(X)

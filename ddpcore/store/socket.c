@@ -38,7 +38,8 @@ ddp_status ddp_store_fill(int fd, uint8_t *data, size_t capacity_bytes, size_t *
         *filled_bytes += (size_t)got;
         return DDP_OK;
     }
-    return got < 0 && errno == EAGAIN ? DDP_PENDING : DDP_E_IO;
+    errno = got < 0 ? errno : 0;
+    return errno == EAGAIN ? DDP_PENDING : DDP_E_IO;
 }
 
 static ddp_status bound_port(int fd, uint16_t *out_port)

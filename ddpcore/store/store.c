@@ -113,9 +113,13 @@ ddp_status ddp_store_barrier(struct ddp_env *env, struct ddp_store *store, const
     return store->is_host ? wait_flag(env, store, name, leaving[1], deadline_ns) : DDP_OK;
 }
 
-ddp_status ddp_store_enroll(struct ddp_env *env, struct ddp_store *store, const char *group,
-                            uint32_t member, uint32_t count, uint64_t deadline_ns,
-                            struct ddp_err *err)
+const char *ddp_store_error_text(const struct ddp_store *store, ddp_status status)
+{
+    return status == DDP_E_IO && store->lost[0] != '\0' ? store->lost : ddp_status_text(status);
+}
+
+static ddp_status enroll(struct ddp_env *env, struct ddp_store *store, const char *group,
+                         uint32_t member, uint32_t count, uint64_t deadline_ns, struct ddp_err *err)
 {
     char key[DDP_STORE_KEY_BYTES_MAX + 1];
     struct call call = {.store = store, .key = key};
@@ -147,4 +151,19 @@ ddp_status ddp_store_enroll(struct ddp_env *env, struct ddp_store *store, const 
                            count, member);
     }
     return DDP_OK;
+}
+
+ddp_status ddp_store_enroll(struct ddp_env *env, struct ddp_store *store, const char *group,
+                            uint32_t member, uint32_t count, uint64_t deadline_ns,
+                            struct ddp_err *err)
+{
+    struct ddp_err why = {""};
+    ddp_status status = enroll(env, store, group, member, count, deadline_ns, &why);
+
+    if (status == DDP_OK) {
+        return DDP_OK;
+    }
+    return why.text[0] != '\0' ? ddp_err_set(err, status, "%s", why.text)
+                               : ddp_err_set(err, status, "joining group %s: %s", group,
+                                             ddp_store_error_text(store, status));
 }

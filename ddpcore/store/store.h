@@ -45,8 +45,12 @@ struct ddp_store_ops {
 struct ddp_store {
     const struct ddp_store_ops *ops;
     int32_t dead_rank; /* valid after E_PEER_DIED, else -1 */
+    char lost[160];    /* after E_IO: the call that failed, where, and why; "": not known */
     bool is_host;      /* this process serves the others while it waits: it leaves barriers last */
 };
+
+/* A call's error in words: what is known of it, else what the status means. */
+const char *ddp_store_error_text(const struct ddp_store *store, ddp_status status);
 
 /* The calls above, repeated by ddp_wait until they are done. value: as above; deadline_ns: of
  * env->clock. Errors: E_TIMEOUT and theirs. */

@@ -24,6 +24,7 @@ struct tcp_store {
     struct ddp_env *env;
     int32_t host_rank; /* -1: none */
     int fd;            /* -1: none */
+    char place[96];    /* address and port, as they were given */
     struct address addresses[ADDRESSES_MAX];
     uint32_t address_count, address_next;
 
@@ -155,6 +156,8 @@ static ddp_status take_response(struct tcp_store *store, uint8_t *payload,
         size_t size_bytes = (size_t)ddp_store_get_u32(store->response) + 4;
 
         if (size_bytes < DDP_STORE_RESPONSE_HEAD || size_bytes > DDP_STORE_RESPONSE_MAX) {
+            (void)snprintf(store->base.lost, sizeof(store->base.lost),
+                           "store at %s: an answer of %zu bytes", store->place, size_bytes);
             return DDP_E_IO;
         }
         if (store->response_bytes < size_bytes) {
@@ -173,9 +176,11 @@ static ddp_status take_response(struct tcp_store *store, uint8_t *payload,
     return status;
 }
 
-/* With the rank that had it, if one had. */
-static ddp_status server_is_gone(struct tcp_store *store)
+/* With the rank that had it, if one had. error: of recv; 0: it closed the connection. */
+static ddp_status server_is_gone(struct tcp_store *store, int error)
 {
+    (void)snprintf(store->base.lost, sizeof(store->base.lost), "store at %s: recv: %s",
+                   store->place, error != 0 ? strerror(error) : "the connection was closed");
     store->base.dead_rank = store->host_rank;
     return store->host_rank >= 0 ? DDP_E_PEER_DIED : DDP_E_IO;
 }
@@ -196,7 +201,7 @@ static ddp_status ask(struct ddp_store *base, enum ddp_store_op op, const char *
         status = ddp_store_fill(store->fd, store->response, sizeof(store->response),
                                 &store->response_bytes);
         if (status == DDP_E_IO) {
-            return server_is_gone(store);
+            return server_is_gone(store, errno);
         }
         DDP_TRY(status);
         status = take_response(store, out, out_bytes);
@@ -229,6 +234,8 @@ static ddp_status tcp_add(struct ddp_store *store, const char *key, int64_t amou
     DDP_TRY(ask(store, DDP_STORE_OP_ADD, key, amount_bytes, sizeof(amount_bytes), payload,
                 &payload_bytes));
     if (payload_bytes != 8) {
+        (void)snprintf(store->lost, sizeof(store->lost), "store at %s: a sum of %zu bytes, not 8",
+                       ((const struct tcp_store *)store)->place, payload_bytes);
         return DDP_E_IO;
     }
     *out = ddp_store_get_i64(payload);
@@ -297,6 +304,7 @@ ddp_status ddp_store_tcp_create(struct ddp_env *env, const char *address, uint16
     store->env = env;
     store->host_rank = host_rank;
     store->fd = -1;
+    (void)snprintf(store->place, sizeof(store->place), "%.88s:%u", address, port);
     status = open_connection(store, address, port, deadline_ns, err);
     if (status != DDP_OK) {
         tcp_destroy(&store->base);

@@ -84,7 +84,8 @@ bool ddp_store_server_is_exhausted(const struct ddp_store_server *server);
 /* Write as much as the socket takes. False: more is left. True, too, if the other side is gone:
  * the next _fill says so. */
 bool ddp_store_flush(int fd, const uint8_t *data, size_t size_bytes, size_t *sent_bytes);
-/* Read what is there, up to capacity. PENDING: nothing now. E_IO: the other side is gone. */
+/* Read what is there, up to capacity. PENDING: nothing now. E_IO: the other side is gone,
+ * and errno says why, or is 0 if it closed the connection. */
 DDP_MUST_USE ddp_status ddp_store_fill(int fd, uint8_t *data, size_t capacity_bytes,
                                        size_t *filled_bytes);
 

@@ -313,7 +313,7 @@ ddp_status ddp_shm_create(struct ddp_env *env, struct ddp_store *store,
     if (status != DDP_OK) {
         ddp_shm_endpoint_destroy(endpoint);
         return ddp_err_set(err, status, "joining group %s: %s", config->group_name,
-                           why.text[0] != '\0' ? why.text : ddp_status_text(status));
+                           why.text[0] != '\0' ? why.text : ddp_store_error_text(store, status));
     }
     *out = &endpoint->base;
     return DDP_OK;

@@ -46,6 +46,24 @@ DDP_MUST_USE ddp_status harness_cell_run(const struct harness_plan *plan,
                                          const struct harness_cell_config *config,
                                          json_t **out_verdict, struct ddp_err *err);
 
+/* The plan's job without ranks, for timing: the global batch on one device, or DataParallel
+ * (reference/data_parallel.h) with as many devices as the plan has ranks. Nothing is judged. */
+enum { HARNESS_PACE_DEVICES_MAX = 64 };
+struct harness_pace {
+    uint64_t ns;                                   /* of all steps */
+    float loss;                                    /* of the last one */
+    uint32_t device_count;                         /* DataParallel only, as what follows */
+    size_t device_bytes[HARNESS_PACE_DEVICES_MAX]; /* of a device's tensors */
+};
+/* Errors: E_UNSUPPORTED (keys of the job that only ranks obey), E_STATE (the data ends too early),
+ * and those of devices and trainers. */
+DDP_MUST_USE ddp_status harness_cell_pace(const struct harness_plan *plan, bool is_single,
+                                          struct harness_pace *out, struct ddp_err *err);
+/* A line a bucket: its type, elements, bytes and parameters, in the order in which they are
+ * reduced. */
+DDP_MUST_USE ddp_status harness_cell_print_buckets(const struct harness_plan *plan,
+                                                   struct ddp_text *out, struct ddp_err *err);
+
 /* The verdict.json object of a cell that was not judged: ERROR or SKIP, and why. */
 json_t *harness_cell_unjudged(const struct harness_plan *plan,
                               const struct harness_cell_config *config,

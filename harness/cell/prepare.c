@@ -45,8 +45,9 @@ ddp_status harness_stage_prepare(struct harness_cell *cell, struct ddp_err *err)
     DDP_TRY(ref_model_describe(cell->mem, &cell->job.model, &tables, err));
     cell->params = tables.params;
     cell->param_count = tables.param_count;
-    cell->model = (struct harness_tables){tables.params, tables.param_count, tables.buffers,
-                                          tables.buffer_count};
+    cell->model = (struct harness_tables){
+        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
+    DDP_TRY(harness_stage_ready_order(cell, err));
     DDP_TRY(count_batches(cell));
     status = build(cell, cell->batch_counts, &cell->program);
     cell->bound = cell->program;
@@ -55,15 +56,17 @@ ddp_status harness_stage_prepare(struct harness_cell *cell, struct ddp_err *err)
                : ddp_err_set(err, status, "cannot work out the program of %s", cell->plan.id);
 }
 
-ddp_status harness_stage_bind(struct harness_cell *cell)
+/* Micro-batches that ranks took, where they should have taken others; NULL if not. */
+static ddp_status count_taken(struct harness_cell *cell, const struct harness_index *index,
+                              uint64_t **out)
 {
     const uint32_t ranks = cell->plan.job.ranks;
     const uint64_t micro_batches = cell->job.micro_batches;
     const uint64_t planned = (uint64_t)cell->plan.job.steps * micro_batches;
-    struct harness_index index;
     uint64_t *taken;
     bool is_other = false;
 
+    *out = NULL;
     if (cell->batch_counts == NULL) {
         return DDP_OK;
     }
@@ -71,18 +74,39 @@ ddp_status harness_stage_bind(struct harness_cell *cell)
     if (taken == NULL) {
         return DDP_E_NOMEM;
     }
-    DDP_TRY(harness_index_build(cell->mem, &cell->trace, &index));
-    for (uint32_t rank = 0; rank < ranks && rank < index.world_size; rank++) {
+    for (uint32_t rank = 0; rank < ranks && rank < index->world_size; rank++) {
         uint64_t due = cell->batch_counts[rank] < planned ? cell->batch_counts[rank] : planned;
 
-        taken[rank] = harness_taken_count(&index, rank, cell->restored_step * micro_batches,
+        taken[rank] = harness_taken_count(index, rank, cell->restored_step * micro_batches,
                                           micro_batches, due);
         is_other = is_other || taken[rank] != due;
     }
-    harness_index_fini(&index);
-    if (is_other) {
-        DDP_TRY(build(cell, taken, &cell->bound));
-        cell->bound.hash = cell->program.hash; /* the one that ranks were given */
-    }
+    *out = is_other ? taken : NULL;
     return DDP_OK;
+}
+
+ddp_status harness_stage_bind(struct harness_cell *cell)
+{
+    struct harness_index index;
+    uint64_t *taken = NULL;
+    struct harness_buckets announced = {NULL, 0};
+    ddp_status status;
+
+    if (cell->batch_counts == NULL && cell->program.rebuilt.count == 0) {
+        return DDP_OK;
+    }
+    DDP_TRY(harness_index_build(cell->mem, &cell->trace, &index));
+    status = count_taken(cell, &index, &taken);
+    if (status == DDP_OK) {
+        status = harness_stage_announced(cell, &index, &announced);
+    }
+    harness_index_fini(&index);
+    if (status != DDP_OK || (taken == NULL && announced.count == 0)) {
+        return status;
+    }
+    cell->model.announced = announced.count > 0 ? &announced : NULL;
+    status = build(cell, taken != NULL ? taken : cell->batch_counts, &cell->bound);
+    cell->model.announced = NULL;
+    cell->bound.hash = cell->program.hash; /* the one that ranks were given */
+    return status;
 }

@@ -243,6 +243,7 @@ static void oracle_input(const struct harness_cell *cell, const struct harness_c
     out->run_dir = cell->run_dir;
     out->files = harness_stage_files(&cell->config);
     out->first_trace = first != NULL ? &first->trace : NULL;
+    out->first_run_dir = first != NULL ? first->run_dir : NULL;
     out->restored_step = cell->restored_step;
     out->mem = cell->mem;
 }

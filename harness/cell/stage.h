@@ -42,6 +42,12 @@ ddp_status harness_stage_open(struct harness_cell *cell, const struct harness_ce
 void harness_stage_close(struct harness_cell *cell);
 /* Tables and program of a plan. Errors: unknown names. */
 ddp_status harness_stage_prepare(struct harness_cell *cell, struct ddp_err *err);
+/* prepare's: the order in which rank 0's parameters become ready, if the program depends on it. */
+ddp_status harness_stage_ready_order(struct harness_cell *cell, struct ddp_err *err);
+/* The rebuilt buckets that rank 0 announced, if they are whole and others than planned; else none.
+ */
+ddp_status harness_stage_announced(const struct harness_cell *cell,
+                                   const struct harness_index *index, struct harness_buckets *out);
 /* The program of the run that was recorded: under join what is posted depends on how many batches
  * each rank took, which only the run can know. That it should be others, the ledger says. */
 ddp_status harness_stage_bind(struct harness_cell *cell);

@@ -91,11 +91,14 @@ struct cli_options {
     bool is_proving;                 /* --prove sums */
     bool is_equivalence;             /* --prove equivalence */
     const char *steps;               /* --steps, as it was written; NULL: not given */
-    const char *svg;                 /* coll --svg; NULL: not given */
+    const char *parallel, *scaling;  /* train; NULL: not given */
+    bool is_showing_buckets;         /* train */
+    const char *svg;                 /* coll and train; NULL: not given */
     uint64_t segment;                /* coll --segment; 0: not given */
     struct cli_range worlds, counts; /* coll --worlds, --counts */
     struct cli_bench bench;
-    bool is_anew; /* coll tune --anew */
+    bool is_anew;   /* coll tune --anew */
+    bool is_opaque; /* coll new --opaque */
 };
 /* Returns 0, or an exit code; its error was printed. command: one bit. argv is kept. */
 int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options);
@@ -126,6 +129,7 @@ int cli_diagnose(const struct cli_options *options);
 int cli_coll(const struct cli_options *options);
 int cli_coll_bench(const struct cli_options *options);
 int cli_coll_tune(const struct cli_options *options);
+int cli_coll_conform(const struct cli_options *options, const char *name);
 
 /* write.c: a whole file. Return 0, or an exit code; the error was printed, behind `command`. root:
  * taken over. */

@@ -9,6 +9,7 @@
 #include "harness/cli/cli.h"
 #include "harness/cli/template.h"
 #include "harness/coll/render.h"
+#include "harness/plugin/plugin.h"
 #include "harness/report/report.h"
 
 enum {
@@ -192,8 +193,10 @@ static int write_template(const char *name, const struct cli_template *file)
     return code;
 }
 
-static int begin(const char *name)
+static int begin(const char *name, bool is_opaque)
 {
+    const struct cli_template *files =
+        is_opaque ? cli_coll_opaque_templates : cli_coll_templates;
     struct ddp_err err = {{0}};
     size_t length = strlen(name);
     int code = 0;
@@ -207,7 +210,7 @@ static int begin(const char *name)
     if (ddp_files_make_dirs(name, &err) != DDP_OK) {
         return cli_usage_error("coll: %s", err.text);
     }
-    for (const struct cli_template *file = cli_coll_templates; code == 0 && file->path != NULL;
+    for (const struct cli_template *file = files; code == 0 && file->path != NULL;
          file++) {
         code = write_template(name, file);
     }
@@ -217,6 +220,17 @@ static int begin(const char *name)
             name, name, name, name, name);
     }
     return code;
+}
+
+/* Whether `check` is asked of a plug-in that has no schedules, so that it can only be run. */
+static bool is_opaque(const struct cli_options *options)
+{
+    struct harness_plugin_about about;
+    struct ddp_err err;
+
+    return strcmp(options->paths[0], "check") == 0 && strchr(options->paths[1], '/') != NULL &&
+           harness_plugin_describe("/proc/self/exe", options->paths[1], &about, &err) == DDP_OK &&
+           about.is_opaque;
 }
 
 int cli_coll(const struct cli_options *options)
@@ -241,8 +255,11 @@ int cli_coll(const struct cli_options *options)
             "ring or ./mine.so, coll show ring, coll bench ring, coll new mine; ddprove list "
             "collectives has the built-in ones");
     }
+    if (strcmp(options->paths[0], "conform") == 0 || is_opaque(options)) {
+        return cli_coll_conform(options, options->paths[1]);
+    }
     if (strcmp(options->paths[0], "new") == 0) {
-        return begin(options->paths[1]);
+        return begin(options->paths[1], options->is_opaque);
     }
     for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
         if (strcmp(options->paths[0], actions[i].name) != 0) {
@@ -255,6 +272,7 @@ int cli_coll(const struct cli_options *options)
         harness_coll_source_close(source);
         return code;
     }
-    return cli_usage_error("coll: \"%s\" is not known; known: check, show, bench, tune, new",
+    return cli_usage_error("coll: \"%s\" is not known; known: check, conform, show, "
+                           "bench, tune, new",
                            options->paths[0]);
 }

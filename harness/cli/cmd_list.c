@@ -174,10 +174,9 @@ static int list_collectives(const struct cli_options *options)
 
     (void)options;
     for (size_t i = 0; i < count; i++) {
-        (void)printf(
-            "%-14s %-24s %s%s\n", ddp_coll_kind_name(table[i].kind), table[i].name,
-            table[i].meaning,
-            table[i].kind < DDP_COLL_POSTED_KIND_COUNT ? "" : " (proved only: no job posts it)");
+        (void)printf("%-14s %-24s %s%s\n", ddp_coll_kind_name(table[i].kind), table[i].name,
+                     table[i].meaning,
+                     table[i].kind < DDP_COLL_POSTED_KIND_COUNT ? "" : " (posted by job.posts)");
     }
     for (unsigned i = 0; i < HARNESS_ENGINE_COUNT; i++) {
         const struct harness_engine_traits *engine = harness_engine_traits((enum harness_engine)i);

@@ -40,11 +40,12 @@ static const struct command {
     {"diagnose", "PATH...", CLI_DIAGNOSE, cli_diagnose,
      "what a hang's dumps and logs say: who held up whom, and where; of PyTorch's\n"
      "Flight Recorder, watchdog and torchrun, py-spy, NCCL's RAS and NCCL_DEBUG"},
-    {"coll", "check|show|bench|tune|new", CLI_COLL, cli_coll,
-     "check: prove an algorithm for many worlds and counts, without running it;\nshow: draw its "
-     "steps, and in which order it adds each element; NAME: one of\nlist collectives, or the path "
-     "of a plug-in; bench: how long it takes here (of several, or all);\ntune: learn the "
-     "right one for each size; new: write a plug-in to start from"},
+    {"coll", "WHAT NAME", CLI_COLL, cli_coll,
+     "of an algorithm, one of list collectives or the path of a plug-in; check:\nprove it for many "
+     "worlds and counts, without running it; conform: run it,\nand judge values, buffers, types, "
+     "orders and failures (so does check of a\nplug-in without schedules); show: draw its steps; "
+     "bench: how long it takes\n(of several, or all); tune: learn the right one for each size; "
+     "new: write\na plug-in to start from"},
     {"new", "guest FOLDER", CLI_NEW, cli_new,
      "write a project to start from: a trainer that is shown to ddprove, a\nCMake file, and "
      "scenarios that break it"},

@@ -233,6 +233,21 @@ static int set_segment(struct cli_options *options, const char *text)
     return cli_parse_number("--segment", text, 1, 1000000, &options->segment);
 }
 
+static int set_parallel(struct cli_options *options, const char *text)
+{
+    if (strcmp(text, "ddp") != 0 && strcmp(text, "dp") != 0 && strcmp(text, "single") != 0) {
+        return cli_usage_error("--parallel is ddp, dp or single, not \"%s\"", text);
+    }
+    options->parallel = text;
+    return 0;
+}
+
+static int set_scaling(struct cli_options *options, const char *text)
+{
+    options->scaling = text;
+    return 0;
+}
+
 /* "8", "32K", "4M", "1G": bytes, as nccl-tests takes them. */
 static int parse_size(const char *option, const char *text, uint64_t *out)
 {
@@ -336,8 +351,10 @@ FLAG(set_time_enforced, is_time_enforced)
 FLAG(set_events, has_events)
 FLAG(set_fail_fast, is_fail_fast)
 FLAG(set_fast, is_fast)
+FLAG(set_show_buckets, is_showing_buckets)
 FLAG(set_full, is_full)
 FLAG(set_anew, is_anew)
+FLAG(set_opaque, is_opaque)
 FLAG(set_in_place, is_in_place)
 FLAG(set_verbose, is_verbose)
 FLAG(set_help, is_help)
@@ -368,13 +385,22 @@ const struct cli_option cli_option_table[] = {
     {"stepfactor", "N", 'f', CLI_COLL, set_factor, "bench: from one size to the next (default 4)"},
     {"iters", "N", 'n', CLI_COLL, set_iters, "bench: calls that are timed (default 20)"},
     {"warmup_iters", "N", 'w', CLI_COLL, set_warmup, "bench: calls before them (default 5)"},
+    {"opaque", NULL, 0, CLI_COLL, set_opaque,
+     "new: a plug-in that moves the data itself, instead of steps"},
     {"anew", NULL, 0, CLI_COLL, set_anew,
      "tune: forget what was learned, on this machine or another"},
     {"check", "0|1", 'c', CLI_COLL, set_checked,
      "bench: compare what every call leaves behind, outside of the\ntime (default 1)"},
     {"in-place", NULL, 0, CLI_COLL, set_in_place, "show: input and output are one buffer"},
-    {"svg", "FILE", 0, CLI_COLL, set_svg,
-     "show, bench: write the picture there; check: that of the first\ncounterexample"},
+    {"svg", "FILE", 0, CLI_COLL | CLI_TRAIN, set_svg,
+     "show, bench: write the picture there; check: that of the first\ncounterexample; train: that "
+     "of --scaling"},
+    {"parallel", "ddp|dp|single", 0, CLI_TRAIN, set_parallel,
+     "ddp: ranks (default); dp: one process, a thread a device, which\ngathers on the first one; "
+     "single: the same batches on one device"},
+    {"scaling", "N,M,...", 0, CLI_TRAIN, set_scaling, "train with so many ranks each, and compare"},
+    {"show-buckets", NULL, 0, CLI_TRAIN, set_show_buckets,
+     "say which parameters travel in which bucket"},
     {"shard", "I/N", 0, CLI_CAMPAIGN, set_shard,
      "the cases k with k mod N = I (default: as Slurm, Open MPI,\nKubernetes or GoogleTest say in "
      "the environment, else 0/1)"},
@@ -400,9 +426,11 @@ const struct cli_option cli_option_table[] = {
     {"against", "DIR", 0, CLI_EXEC, set_against, "they must be those that --record wrote there"},
     {"on-failure", "end|leave", 0, CLI_EXEC, set_on_failure,
      "what becomes of the job once something is wrong (default: end)"},
-    {"limit", "SECONDS", 0, CLI_EXEC, set_limit,
+    {"limit", "SECONDS", 0, CLI_EXEC | CLI_COLL, set_limit,
      "ranks may wait so long for one that is in code of its own\n(default: 60); if it is given, "
-     "nothing at all may move for\nten times as long"},
+     "nothing at all may move for\nten times as long; coll conform: a call that takes longer "
+     "hangs\n"
+     "(default: 10)"},
     {"launcher", "NAME", 0, RUNS | CLI_EXEC, set_launcher,
      "own, mpirun: who starts the processes of proc (implies\n--driver proc); of exec also "
      "torchrun, "

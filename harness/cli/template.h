@@ -19,6 +19,7 @@ struct cli_template {
 extern const struct cli_template cli_guest_templates[];
 /* Of `coll new`: the algorithm, in which @NAME@ is its name, and the header. */
 extern const struct cli_template cli_coll_templates[];
+extern const struct cli_template cli_coll_opaque_templates[];
 
 #ifdef __cplusplus
 }

@@ -49,7 +49,7 @@ static ddp_status decode_sum(struct harness_emulation *e, const struct harness_c
                              size_t param, float **out)
 {
     size_t b = e->bucket_of[param];
-    const struct harness_bucket *bucket = &e->input->program->buckets[b];
+    const struct harness_bucket *bucket = &e->assigned[b];
     struct harness_tensor sum = harness_layout_at(&e->buckets, e->now.bucket_out, camp->first, b);
 
     for (uint32_t i = 0; i < bucket->param_count; i++) {
@@ -92,7 +92,7 @@ static ddp_status open_bucket(struct harness_describing *view, struct harness_em
     struct harness_tensor got_tensor = with(expected, got);
 
     view->e = e;
-    view->bucket = &e->input->program->buckets[b];
+    view->bucket = &e->assigned[b];
     view->elem_count = expected->elem_count;
     view->dtype = expected->dtype;
     DDP_TRY(harness_describing_decode(e, expected, &view->expected));
@@ -122,7 +122,9 @@ static ddp_status describe_input(struct harness_describing *view, uint32_t rank,
     DDP_TRY(open_bucket(view, e, b, &expected, got));
     DDP_TRY(fill_raw(view, rank));
     view->scale = harness_emulation_is_scaled_before(e) ? 1.0f / (float)e->now.divisor : 1.0f;
-    if (e->steps_done > e->start_step) {
+    /* Rebuilt buckets lie in new memory. */
+    if (e->steps_done > e->start_step &&
+        (int32_t)e->steps_done != e->input->program->rebuilt_step) {
         struct harness_tensor before = harness_layout_at(&e->buckets, e->now.bucket_out, rank, b);
 
         DDP_TRY(harness_describing_decode(e, &before, &view->before));

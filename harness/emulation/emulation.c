@@ -35,48 +35,28 @@ static ddp_status make_model_tables(struct harness_emulation *e, struct ref_trai
     return DDP_OK;
 }
 
-static ddp_status make_bucket_tables(struct harness_emulation *e)
-{
-    const struct harness_program *program = e->input->program;
-
-    e->bucket_of = harness_emulation_alloc(e, e->params.count, sizeof(*e->bucket_of));
-    DDP_TRY(reserve(e, &e->buckets, program->bucket_count));
-    for (size_t b = 0; b < program->bucket_count; b++) {
-        const struct harness_bucket *bucket = &program->buckets[b];
-        char *name = harness_emulation_alloc(e, 32, 1);
-
-        if (e->is_out_of_memory) {
-            return DDP_E_NOMEM;
-        }
-        DDP_ASSERT(bucket->param_count > 0);
-        (void)snprintf(name, 32, "%s/%zu", ddp_coll_role_name(DDP_ROLE_BUCKET), b);
-        harness_layout_add(&e->buckets, name, e->params.items[bucket->params[0]].dtype,
-                           bucket->elem_count);
-        for (uint32_t i = 0; i < bucket->param_count; i++) {
-            e->bucket_of[bucket->params[i]] = (uint32_t)b;
-        }
-    }
-    return DDP_OK;
-}
-
 static ddp_status allocate_values(struct harness_emulation *e)
 {
     struct harness_step_values *now = &e->now;
+    const size_t bucket_max = harness_program_bucket_max(e->input->program);
+    const size_t bucket_bytes = harness_emulation_bucket_bytes(e);
 
     now->grad = harness_emulation_alloc(e, e->world, e->params.size_bytes);
     now->has_grad = harness_emulation_alloc(e, e->world * e->params.count, sizeof(bool));
     now->is_used = harness_emulation_alloc(e, e->params.count, sizeof(bool));
     now->used_map = harness_emulation_alloc(e, e->params.count, sizeof(*now->used_map));
-    now->bucket_in = harness_emulation_alloc(e, e->world, e->buckets.size_bytes);
-    now->bucket_out = harness_emulation_alloc(e, e->world, e->buckets.size_bytes);
-    now->expected_out = harness_emulation_alloc(e, 1, e->buckets.size_bytes);
+    now->bucket_in = harness_emulation_alloc(e, e->world, bucket_bytes);
+    now->bucket_out = harness_emulation_alloc(e, e->world, bucket_bytes);
+    now->expected_out = harness_emulation_alloc(e, 1, bucket_bytes);
     now->buffer = harness_emulation_alloc(e, e->world, e->buffers.size_bytes);
     now->rows = harness_emulation_alloc(e, e->world, sizeof(*now->rows));
     now->loss = harness_emulation_alloc(e, e->world, sizeof(*now->loss));
+    now->micro_loss = harness_emulation_alloc(e, (size_t)e->world * e->input->job->micro_batches,
+                                              sizeof(*now->micro_loss));
     e->buffer = harness_emulation_alloc(e, e->world, e->buffers.size_bytes);
     e->is_grad_known = harness_emulation_alloc(e, e->world * e->params.count, sizeof(bool));
-    e->is_in_known = harness_emulation_alloc(e, e->world * e->buckets.count, sizeof(bool));
-    e->is_out_known = harness_emulation_alloc(e, e->world * e->buckets.count, sizeof(bool));
+    e->is_in_known = harness_emulation_alloc(e, e->world * bucket_max, sizeof(bool));
+    e->is_out_known = harness_emulation_alloc(e, e->world * bucket_max, sizeof(bool));
     DDP_TRY(harness_recorded_create(e));
     DDP_TRY(harness_camps_create(e));
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
@@ -89,22 +69,33 @@ struct ddp_files *harness_emulation_files(const struct harness_emulation_input *
 
 /* --- creation --------------------------------------------------------------------------------- */
 
+static ddp_status name_folder(const char *run_dir, const char *name, char out[4096],
+                              struct ddp_err *err)
+{
+    return (size_t)snprintf(out, 4096, "%s/%s", run_dir, name) < 4096
+               ? DDP_OK
+               : ddp_err_set(err, DDP_E_OVERFLOW, "%s: path too long", run_dir);
+}
+
 static ddp_status load_orders(struct harness_emulation *e, struct ddp_err *err)
 {
     struct ddp_files *files = harness_emulation_files(e->input);
     char folder[4096];
 
     harness_schedules_init(&e->schedules, e->mem);
+    harness_schedules_init(&e->first_schedules, e->mem);
     harness_trees_init(&e->trees, e->mem);
     if (e->input->run_dir == NULL) {
         return DDP_OK;
     }
-    if ((size_t)snprintf(folder, sizeof(folder), "%s/schedules", e->input->run_dir) >=
-        sizeof(folder)) {
-        return ddp_err_set(err, DDP_E_OVERFLOW, "%s: path too long", e->input->run_dir);
-    }
+    DDP_TRY(name_folder(e->input->run_dir, "schedules", folder, err));
     DDP_TRY(harness_schedules_load(&e->schedules, files, folder, err));
-    (void)snprintf(folder, sizeof(folder), "%s/trees", e->input->run_dir);
+    /* Buckets that the restarted run does not have any more, or not yet. */
+    if (e->input->first_run_dir != NULL && e->input->program->rebuilt.count > 0) {
+        DDP_TRY(name_folder(e->input->first_run_dir, "schedules", folder, err));
+        DDP_TRY(harness_schedules_load(&e->first_schedules, files, folder, err));
+    }
+    DDP_TRY(name_folder(e->input->run_dir, "trees", folder, err));
     return harness_trees_load(&e->trees, files, folder, e->world, err);
 }
 
@@ -145,7 +136,7 @@ static ddp_status read_job(struct harness_emulation *e, const struct harness_tra
     DDP_TRY(harness_emulation_count_batches(e));
     DDP_TRY(make_model_tables(e, first->trainer));
     DDP_TRY(check_model(e, first->trainer, err));
-    DDP_TRY(make_bucket_tables(e));
+    DDP_TRY(harness_emulation_make_bucketings(e));
     DDP_TRY(allocate_values(e));
     /* The trainer was just made: what it holds are the initial values. */
     DDP_TRY(harness_trainer_read(e, first, e->camps[0]->state.param, e->buffer));
@@ -185,6 +176,7 @@ ddp_status harness_emulation_create(const struct harness_emulation_input *input,
     e->wanted.mem = e->mem;
     e->index.mem = e->mem;
     e->schedules.mem = e->mem;
+    e->first_schedules.mem = e->mem;
     e->trees.mem = e->mem;
     status = ddp_mem_pool_create(&e->sets);
     if (status != DDP_OK) {
@@ -219,6 +211,7 @@ void harness_emulation_destroy(struct harness_emulation *e)
     ddp_mem_free(mem, e->compare.items);
     harness_hashes_fini(&e->wanted);
     harness_schedules_fini(&e->schedules);
+    harness_schedules_fini(&e->first_schedules);
     harness_trees_fini(&e->trees);
     harness_index_fini(&e->index);
     ddp_mem_pool_destroy(e->sets);

@@ -36,6 +36,7 @@ struct harness_emulation_input {
     const char *run_dir;     /* schedules/, payload/, checkpoint.safetensors; or NULL */
     struct ddp_files *files; /* where it lies; NULL: with the operating system */
     const struct harness_trace *first_trace; /* when judging a restore run: the run before it */
+    const char *first_run_dir;               /* and its schedules/; or NULL */
     uint32_t restored_step;                  /* steps completed before a restore run; 0 otherwise */
     const struct harness_kept *kept;         /* tensors of this run that are at hand; or NULL */
     struct ddp_mem *mem;
@@ -80,7 +81,8 @@ struct harness_step_values {
     void *expected_out; /* a block of `buckets`: rank 0's outputs as they should be */
     void *buffer;       /* [world] blocks of `buffers`, after the ranks' passes */
     size_t *rows;       /* [world]; 0 = the rank is not active in this step */
-    float *loss;        /* [world] */
+    float *loss;        /* [world]: the mean over the micro-batches */
+    float *micro_loss;  /* [world][micro_batches] */
     uint32_t divisor;
 };
 
@@ -159,6 +161,13 @@ enum harness_took {
     HARNESS_TOOK_UNKNOWN /* other ones, and which is not known: its gradient is not judged */
 };
 
+/* Buckets of the program as tensors. */
+struct harness_bucketing {
+    struct harness_layout buckets;
+    const struct harness_bucket *assigned; /* [buckets.count] */
+    uint32_t *bucket_of;                   /* [params.count] */
+};
+
 struct harness_emulation {
     const struct harness_emulation_input *input;
     struct ddp_mem *mem;
@@ -171,13 +180,20 @@ struct harness_emulation {
     uint32_t world, slot_count;
     const char *slot_name[2];      /* of the optimizer's state */
     struct ref_shard_config shard; /* with the dataset's size filled in */
-    struct harness_layout params, buffers, buckets;
-    uint32_t *bucket_of; /* [params.count] */
+    struct harness_layout params, buffers;
+    struct harness_bucketing bucketings[2]; /* before and after buckets are rebuilt */
+    size_t bucketing_count;
+
+    /* Of the step that was emulated last: they are as the program's buckets of it. */
+    struct harness_layout buckets;
+    const struct harness_bucket *assigned; /* [buckets.count] */
+    const uint32_t *bucket_of;             /* [params.count] */
 
     /* What the run left. */
     struct harness_index index;
     struct harness_schedules schedules;
-    struct harness_trees trees; /* measured, of collectives without schedules */
+    struct harness_schedules first_schedules; /* of the run that left the checkpoint */
+    struct harness_trees trees;               /* measured, of collectives without schedules */
 
     /* Ranks as tasks. */
     struct harness_task_stacks *stacks;
@@ -249,6 +265,9 @@ bool harness_emulation_has_shape(const struct harness_emulation *emulation, uint
 /* Every shape that the rank recorded is the plan's. If not, its tensors cannot be compared, and the
  * model oracle names it. */
 bool harness_emulation_has_model(const struct harness_emulation *emulation, uint32_t rank);
+/* The buckets of a step, as tensors. */
+const struct harness_bucketing *
+harness_emulation_bucketing(const struct harness_emulation *emulation, int32_t step);
 /* Local gradients are divided before the sum, not after it. */
 bool harness_emulation_is_scaled_before(const struct harness_emulation *emulation);
 /* Micro-batches that a rank's data gives in all; UINT64_MAX if it starts again each epoch. */

@@ -18,6 +18,14 @@ void harness_state_copy(const struct harness_emulation *emulation, struct harnes
 /* Rank 0's buffers on every rank, as after construction and after a checkpoint was loaded. */
 void harness_emulation_share_buffers(struct harness_emulation *emulation);
 
+/* --- bucketing.c ------------------------------------------------------------------------------ */
+
+DDP_MUST_USE ddp_status harness_emulation_make_bucketings(struct harness_emulation *emulation);
+/* What a block of buckets needs, whichever are in force. */
+size_t harness_emulation_bucket_bytes(const struct harness_emulation *emulation);
+/* A step begins. */
+void harness_emulation_use_bucketing(struct harness_emulation *emulation, int32_t step);
+
 /* --- trainer.c -------------------------------------------------------------------------------- */
 
 /* A trainer of one rank while that rank's passes run. Those that never wait share one. */

@@ -108,6 +108,7 @@ static ddp_status before_pass(void *context, uint32_t micro)
 static ddp_status run_passes(struct harness_emulation *e, struct harness_trainer *trainer,
                              uint32_t rank, uint32_t step)
 {
+    const size_t micro_batches = e->input->job->micro_batches;
     const uint32_t owner = owner_of_buffers(e, rank, step);
     struct owner_passes passes = {e, trainer, rank, step};
     const bool is_handing_out =
@@ -124,6 +125,8 @@ static ddp_status run_passes(struct harness_emulation *e, struct harness_trainer
     }
     ref_trainer_watch(trainer->trainer, NULL, NULL);
     DDP_TRY(status);
+    memcpy(&e->now.micro_loss[rank * micro_batches], ref_trainer_losses(trainer->trainer),
+           micro_batches * sizeof(*e->now.micro_loss));
     if (!harness_emulation_is_active(e, rank, step)) {
         e->now.rows[rank] = 0;
     }
@@ -138,7 +141,7 @@ static ddp_status fill_rank(struct harness_emulation *e, uint32_t rank)
     float factor = is_scaled ? 1.0f / (float)e->now.divisor : 1.0f;
 
     for (size_t b = 0; b < e->buckets.count; b++) {
-        const struct harness_bucket *bucket = &e->input->program->buckets[b];
+        const struct harness_bucket *bucket = &e->assigned[b];
         struct harness_tensor target = harness_layout_at(&e->buckets, e->now.bucket_in, rank, b);
 
         for (uint32_t i = 0; i < bucket->param_count; i++) {

@@ -73,24 +73,24 @@ static float float_of(uint64_t word)
     return value;
 }
 
-/* The reference's loss of a step is the mean over its micro-batches, of which each has an event. Of
- * a step that was cut short it is not known. */
+/* Each micro-batch's loss is an event. Of a step that was cut short they are not known. */
 static void compare_loss(struct harness_emulation *e, uint32_t rank, uint32_t step)
 {
+    const size_t micro_batches = e->input->job->micro_batches;
     struct harness_deviation deviation = nowhere;
     size_t count = 0;
     const struct harness_trace_event *const *list =
         harness_index_in_step(&e->index, rank, DDP_EVENT_LOSS, step, &count);
-    float expected = e->now.loss[rank];
-    double sum = 0.0;
-    float got;
+    float expected = 0.0f;
+    float got = 0.0f;
+    bool is_alike = true;
 
-    for (size_t i = 0; i < count; i++) {
-        sum += (double)float_of(list[i]->entry.arg[0]);
+    for (size_t i = 0; count == micro_batches && i < count && is_alike; i++) {
+        expected = e->now.micro_loss[rank * micro_batches + i];
+        got = float_of(list[i]->entry.arg[0]);
+        is_alike = bits_of(got) == bits_of(expected) || (isnan(got) && isnan(expected));
     }
-    got = count > 0 ? (float)(sum / (double)count) : 0.0f;
-    if (count != e->input->job->micro_batches || bits_of(got) == bits_of(expected) ||
-        (isnan(got) && isnan(expected))) {
+    if (is_alike) {
         return;
     }
     deviation.rank = rank;
@@ -127,7 +127,7 @@ ddp_status harness_rebase_gradients(struct harness_emulation *e, uint32_t step)
 
 static bool is_input_known(const struct harness_emulation *e, uint32_t rank, size_t b)
 {
-    const struct harness_bucket *bucket = &e->input->program->buckets[b];
+    const struct harness_bucket *bucket = &e->assigned[b];
 
     for (uint32_t i = 0; i < bucket->param_count; i++) {
         if (!e->is_grad_known[rank * e->params.count + bucket->params[i]]) {

@@ -60,7 +60,7 @@ ddp_status harness_emulation_take_average(struct harness_emulation *e, struct ha
 
     memcpy(camp->is_used, e->now.is_used, e->params.count * sizeof(bool));
     for (size_t b = 0; b < e->buckets.count; b++) {
-        const struct harness_bucket *bucket = &e->input->program->buckets[b];
+        const struct harness_bucket *bucket = &e->assigned[b];
         struct harness_tensor source =
             harness_layout_at(&e->buckets, e->now.bucket_out, camp->first, b);
 

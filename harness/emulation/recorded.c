@@ -11,7 +11,7 @@ ddp_status harness_recorded_create(struct harness_emulation *e)
 {
     struct harness_recorded *recorded = &e->recorded;
     size_t per_param = (size_t)e->world * e->params.count;
-    size_t per_bucket = (size_t)e->world * e->buckets.count;
+    size_t per_bucket = (size_t)e->world * harness_program_bucket_max(e->input->program);
 
     recorded->grad = harness_emulation_alloc(e, per_param, sizeof(uint64_t));
     recorded->final = harness_emulation_alloc(e, per_param, sizeof(uint64_t));

@@ -117,6 +117,7 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
     if (harness_emulation_last_active(e, (uint64_t)step * e->input->job->micro_batches) < 0) {
         return DDP_OK; /* all data was used up: there is no such step */
     }
+    harness_emulation_use_bucketing(e, (int32_t)step);
     e->now.divisor = job->join.is_set && !job->join.divide_by_initial_world_size && active > 0
                          ? active
                          : e->world;

@@ -14,9 +14,14 @@ ddp_status harness_emulation_sum(const struct harness_emulation *e, enum ddp_dty
                                  char *why, size_t why_bytes)
 {
     const struct harness_tree_map *tree = harness_trees_find(&e->trees, elem_count, dtype, false);
+    const char *algorithm = harness_plan_algorithm(e->input->plan);
     struct harness_schedule_set *set =
-        harness_schedules_find(&e->schedules, DDP_COLL_ALL_REDUCE,
-                               harness_plan_algorithm(e->input->plan), elem_count, dtype, 0);
+        harness_schedules_find(&e->schedules, DDP_COLL_ALL_REDUCE, algorithm, elem_count, dtype, 0);
+
+    if (set == NULL) {
+        set = harness_schedules_find(&e->first_schedules, DDP_COLL_ALL_REDUCE, algorithm,
+                                     elem_count, dtype, 0);
+    }
 
     if (tree != NULL && harness_tree_is_known(tree, why, why_bytes)) {
         return harness_tree_run(tree, input, output);

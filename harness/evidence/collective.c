@@ -156,6 +156,28 @@ static void check_output(const struct walk *walk, uint32_t rank, const struct dd
     }
 }
 
+/* Oracle reduction knows the values of what a job posts, wherever there are any. */
+static void check_posted(const struct walk *walk, uint32_t rank, const struct ddp_event_entry *post,
+                         const struct ddp_event_entry *done)
+{
+    const struct harness_op *op = walk->op;
+    bool is_root = op->root == rank;
+    bool is_any = op->kind != DDP_COLL_BARRIER && op->elem_count > 0;
+    bool has_input = is_any && (op->kind != DDP_COLL_BROADCAST || is_root);
+    bool has_output = is_any && ddp_coll_output_blocks(op->kind, walk->e->world, is_root) > 0;
+
+    if (has_output && entry_of(walk, rank, DDP_EVENT_COLL_TAKEN) == NULL) {
+        harness_gap_set(walk->out,
+                        "rank %u did not record what it found behind collective %llu (%s)", rank,
+                        (unsigned long long)op->seq, ddp_coll_role_name(op->role));
+    }
+    if ((post->arg[4] != 0) != has_input || (done->arg[4] != 0) != has_output) {
+        harness_gap_set(walk->out,
+                        "rank %u recorded no values of collective %llu (%s), or too many", rank,
+                        (unsigned long long)op->seq, ddp_coll_role_name(op->role));
+    }
+}
+
 static void check_member(const struct walk *walk, uint32_t rank, uint64_t *first_in,
                          uint64_t *first_out)
 {
@@ -180,6 +202,10 @@ static void check_member(const struct walk *walk, uint32_t rank, uint64_t *first
     }
     if (walk->op->role == DDP_ROLE_BUCKET) {
         check_bucket(walk, rank, post, done, first_out);
+        return;
+    }
+    if (walk->op->role == DDP_ROLE_USER) {
+        check_posted(walk, rank, post, done);
         return;
     }
     check_input(walk, rank, post, done, first_in);

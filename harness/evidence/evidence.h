@@ -35,6 +35,9 @@ enum harness_placement {
 enum harness_placement harness_evidence_placement(const struct harness_emulation *emulation,
                                                   uint32_t rank,
                                                   const struct ddp_event_entry **out_entry);
+/* The list of new buckets that a rank received, as event bucket.rebuilt; NULL: none. */
+const struct ddp_event_entry *harness_evidence_rebuilt(const struct harness_emulation *emulation,
+                                                       uint32_t rank);
 
 #ifdef __cplusplus
 }

@@ -20,6 +20,9 @@ DDP_MUST_USE ddp_status harness_evidence_steps(const struct harness_emulation *e
 /* rank.c: begin and end, phases, pairs of posted and completed collectives. */
 DDP_MUST_USE ddp_status harness_evidence_ranks(const struct harness_emulation *e,
                                                struct harness_gap *out);
+/* agree.c: what is recorded in two places. Errors: E_NOMEM, E_IO. */
+DDP_MUST_USE ddp_status harness_evidence_agreement(const struct harness_emulation *e,
+                                                   struct harness_gap *out);
 /* collective.c: those of steps before end_step; join's events, of runs in which nothing was found
  */
 void harness_evidence_collectives(const struct harness_emulation *e, int32_t end_step,

@@ -5,10 +5,11 @@
 /* Arguments of event bucket.param. */
 enum { BUCKET, PARAM, OFFSET, COUNT };
 
-static bool is_planned(const struct harness_program *program, const uint64_t *arg)
+static bool is_planned(const struct harness_program *program, const struct harness_buckets *buckets,
+                       const uint64_t *arg)
 {
     const struct harness_bucket *bucket =
-        arg[BUCKET] < program->bucket_count ? &program->buckets[arg[BUCKET]] : NULL;
+        arg[BUCKET] < buckets->count ? &buckets->items[arg[BUCKET]] : NULL;
 
     for (uint32_t p = 0; bucket != NULL && p < bucket->param_count; p++) {
         if (bucket->params[p] == arg[PARAM] && bucket->offsets[p] == arg[OFFSET] &&
@@ -50,20 +51,50 @@ static bool is_whole(const struct harness_emulation *e,
     return count == e->params.count;
 }
 
-enum harness_placement harness_evidence_placement(const struct harness_emulation *e, uint32_t rank,
-                                                  const struct ddp_event_entry **out_entry)
+/* One layout, as a rank recorded it. */
+static enum harness_placement place(const struct harness_emulation *e,
+                                    const struct harness_buckets *buckets,
+                                    const struct harness_trace_event *const *list, size_t count,
+                                    const struct ddp_event_entry **out_entry)
 {
-    size_t count = 0;
-    const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_BUCKET_PARAM, &count);
-
-    DDP_ASSERT(harness_emulation_has_model(e, rank));
-    *out_entry = NULL;
     for (size_t i = 0; i < count; i++) {
-        if (!is_planned(e->input->program, list[i]->entry.arg)) {
+        if (!is_planned(e->input->program, buckets, list[i]->entry.arg)) {
             *out_entry = &list[i]->entry;
             return is_whole(e, list, count) ? HARNESS_PLACEMENT_OTHER : HARNESS_PLACEMENT_BROKEN;
         }
     }
     return HARNESS_PLACEMENT_PLANNED;
+}
+
+const struct ddp_event_entry *harness_evidence_rebuilt(const struct harness_emulation *e,
+                                                       uint32_t rank)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_BUCKET_REBUILT, &count);
+
+    return count > 0 ? &list[0]->entry : NULL;
+}
+
+enum harness_placement harness_evidence_placement(const struct harness_emulation *e, uint32_t rank,
+                                                  const struct ddp_event_entry **out_entry)
+{
+    const struct harness_program *program = e->input->program;
+    const struct ddp_event_entry *rebuilt = harness_evidence_rebuilt(e, rank);
+    size_t count = 0;
+    size_t first_count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_BUCKET_PARAM, &count);
+    enum harness_placement placement;
+
+    DDP_ASSERT(harness_emulation_has_model(e, rank));
+    *out_entry = NULL;
+    while (first_count < count &&
+           (rebuilt == NULL || list[first_count]->entry.index < rebuilt->index)) {
+        first_count++;
+    }
+    placement = place(e, &program->first, list, first_count, out_entry);
+    return placement != HARNESS_PLACEMENT_PLANNED
+               ? placement
+               : place(e, &program->rebuilt, list + first_count, count - first_count, out_entry);
 }

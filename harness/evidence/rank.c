@@ -136,20 +136,30 @@ static void check_layout(const struct harness_emulation *e, uint32_t rank, struc
     size_t count = 0;
     size_t step_count = 0;
     size_t shape_count = 0;
+    size_t rebuilt_count = 0;
+    const struct harness_trace_event *const *losses =
+        harness_index_list(&e->index, rank, DDP_EVENT_LOSS, &step_count);
+    bool is_rebuilt; /* it trained with the new buckets */
 
     (void)harness_index_list(&e->index, rank, DDP_EVENT_BUCKET_PARAM, &count);
-    (void)harness_index_list(&e->index, rank, DDP_EVENT_LOSS, &step_count);
+    (void)harness_index_list(&e->index, rank, DDP_EVENT_BUCKET_REBUILT, &rebuilt_count);
     if (step_count == 0) {
         return;
     }
+    is_rebuilt =
+        (int64_t)losses[step_count - 1]->entry.step >= (int64_t)e->input->program->rebuilt_step;
     (void)harness_index_list(&e->index, rank, DDP_EVENT_PARAM_SHAPE, &shape_count);
     if (shape_count != e->params.count) {
         harness_gap_set(out, "rank %u recorded the shapes of %zu of its %zu parameters", rank,
                         shape_count, e->params.count);
     }
-    if (count != e->params.count) {
+    if (count != e->params.count && (rebuilt_count != 1 || count != 2 * e->params.count)) {
         harness_gap_set(out, "rank %u put %zu of its %zu parameters into buckets", rank, count,
                         e->params.count);
+    }
+    if (rebuilt_count > 1 || (is_rebuilt && count == e->params.count)) {
+        harness_gap_set(out, "rank %u recorded %zu lists of new buckets and adopted %s", rank,
+                        rebuilt_count, count == e->params.count ? "none" : "one");
     }
     if (harness_emulation_has_model(e, rank) &&
         harness_evidence_placement(e, rank, &entry) == HARNESS_PLACEMENT_BROKEN) {

@@ -133,7 +133,7 @@ static const struct row {
     {DDP_EVENT_CHECKPOINT_SAVED, HARNESS_ORACLE_CHECKPOINT, ABOUT_NOTHING, 1, each_save},
 };
 
-static size_t subject_count(const struct harness_emulation *e, enum about about)
+static size_t subject_count(const struct harness_emulation *e, enum about about, int32_t step)
 {
     switch (about) {
     case ABOUT_PARAM:
@@ -145,7 +145,7 @@ static size_t subject_count(const struct harness_emulation *e, enum about about)
     case ABOUT_PHASE:
         return DDP_PHASE_COUNT;
     case ABOUT_BUCKET:
-        return e->buckets.count;
+        return harness_program_buckets(e->input->program, step)->count;
     case ABOUT_NOTHING:
         break;
     }
@@ -223,7 +223,7 @@ static bool tally(const struct place *place, const struct row *row, size_t *coun
 static void check_row(const struct place *place, const struct row *row, size_t *counts,
                       struct harness_gap *out)
 {
-    size_t size = subject_count(place->e, row->about);
+    size_t size = subject_count(place->e, row->about, (int32_t)place->step);
 
     if (!tally(place, row, counts, size)) {
         harness_gap_set(out, "rank %u, step %u: %s without a value, which oracle %s needs",
@@ -321,7 +321,8 @@ static size_t largest(const struct harness_emulation *e)
     size_t size = 1;
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        size_t own = subject_count(e, rows[i].about);
+        size_t own = rows[i].about == ABOUT_BUCKET ? harness_program_bucket_max(e->input->program)
+                                                   : subject_count(e, rows[i].about, -1);
 
         size = own > size ? own : size;
     }

@@ -32,10 +32,10 @@ static void add_at(struct answers *answers, enum harness_verdict verdict, int64_
 static const struct harness_bucket *bucket_of_param(const struct harness_program *program,
                                                     int64_t param)
 {
-    for (size_t b = 0; b < program->bucket_count; b++) {
-        for (uint32_t i = 0; i < program->buckets[b].param_count; i++) {
-            if (program->buckets[b].params[i] == (uint32_t)param) {
-                return &program->buckets[b];
+    for (size_t b = 0; b < program->first.count; b++) {
+        for (uint32_t i = 0; i < program->first.items[b].param_count; i++) {
+            if (program->first.items[b].params[i] == (uint32_t)param) {
+                return &program->first.items[b];
             }
         }
     }
@@ -71,7 +71,7 @@ static void corrupt_contribution(struct answers *answers)
     const struct harness_action *action = &answers->fault->action;
     const struct harness_program *program = &answers->job->program;
     int64_t index = answers->fault->at.bucket;
-    const struct harness_bucket *bucket = &program->buckets[index];
+    const struct harness_bucket *bucket = &program->first.items[index];
     enum harness_verdict verdict = HARNESS_VERDICT_NONE;
     bool is_whole = true;
 
@@ -146,7 +146,7 @@ static void corrupt_sum(struct answers *answers)
     if (kind == HARNESS_CORRUPT_NAN) {
         add(answers, HARNESS_VERDICT_VALUE_NONFINITE);
     } else if ((kind == HARNESS_CORRUPT_FLIP || kind == HARNESS_CORRUPT_SET) &&
-               answers->job->program.buckets[answers->fault->at.bucket].elem_count >= 4) {
+               answers->job->program.first.items[answers->fault->at.bucket].elem_count >= 4) {
         add(answers, HARNESS_VERDICT_VALUE_CORRUPTED);
     }
 }
@@ -247,7 +247,8 @@ static void argue(struct answers *answers)
     add(answers, HARNESS_VERDICT_MISMATCH_BUCKET);
     /* The next bucket's turn, if they are of one size, looks as if this one were left out; whoever
      * refuses it at once does not see that it comes again. */
-    if (program->buckets[bucket].elem_count == program->buckets[action->arg_value].elem_count) {
+    if (program->first.items[bucket].elem_count ==
+        program->first.items[action->arg_value].elem_count) {
         add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
     }
 }
@@ -259,6 +260,12 @@ static uint64_t pass_of(const struct answers *answers)
     uint64_t micro = at->micro >= 0 ? (uint64_t)at->micro : at->hit - 1;
 
     return (uint64_t)answers->step * answers->job->job->micro_batches + micro;
+}
+
+/* The steps that rank 0 takes, which saves. */
+static uint64_t due_steps(const struct answers *answers)
+{
+    return harness_grammar_full_steps(answers->job->job, 0);
 }
 
 static void skip(struct answers *answers)
@@ -290,6 +297,34 @@ static void skip(struct answers *answers)
         break;
     case DDP_FAULT_POINT_BUFFER_SYNC:
         add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
+        break;
+    case DDP_FAULT_POINT_COLLECTIVE_ENQUEUE: /* the rank has only its own, and sends none */
+        if (job->ranks > 1 &&
+            has_sure_gradient(answers, &answers->job->program.first.items[answers->fault->at.bucket])) {
+            add_at(answers, HARNESS_VERDICT_VALUE_LOST, answers->step, answers->fault->at.bucket);
+        }
+        break;
+    case DDP_FAULT_POINT_BUCKET_UNFLATTEN: /* what was there before, or the rank's own */
+        if (job->ranks > 1 && job->branch == REF_BRANCH_BOTH &&
+            harness_grammar_is_even(job) && /* else it may be the rank's own alone, and a factor */
+            has_sure_gradient(answers, &answers->job->program.first.items[answers->fault->at.bucket])) {
+            add_at(answers, HARNESS_VERDICT_VALUE_STALE, answers->step, answers->fault->at.bucket);
+        }
+        break;
+    case DDP_FAULT_POINT_CHECKPOINT_KEY:
+        add_at(answers, HARNESS_VERDICT_CHECKPOINT_STALE, -1, -1);
+        break;
+    case DDP_FAULT_POINT_CHECKPOINT_RENAME: /* the one before it stays, if there is one; or the next
+                                             * one takes its place */
+        if ((uint64_t)answers->step + 1 + job->checkpoint_every > due_steps(answers)) {
+            add_at(answers,
+                   (uint64_t)answers->step + 1 > job->checkpoint_every
+                       ? HARNESS_VERDICT_CHECKPOINT_STALE
+                       : HARNESS_VERDICT_CHECKPOINT_TORN,
+                   -1, -1);
+        } else {
+            add_at(answers, HARNESS_VERDICT_NONE, -1, -1);
+        }
         break;
     case DDP_FAULT_POINT_DATA_NEXT:
         if (job->shard_sizes != NULL) { /* else the same samples may come in another epoch */
@@ -333,7 +368,9 @@ static void hang(struct answers *answers)
         add(answers, HARNESS_VERDICT_HANG_INIT);
         return;
     }
-    if (answers->fault->point == DDP_FAULT_POINT_DATA_NEXT) {
+    if (answers->fault->point == DDP_FAULT_POINT_DATA_NEXT ||
+        answers->fault->point == DDP_FAULT_POINT_DATA_BATCH ||
+        answers->fault->point == DDP_FAULT_POINT_DATA_TRANSFORM) {
         add(answers, HARNESS_VERDICT_HANG_DATA);
         return;
     }

@@ -1,31 +1,21 @@
 /* Faults. An action comes first, then a point where it can be taken, then the trigger. Several
  * faults are drawn so that all of them fire: those that end the job come last, in one step and
  * before anybody waits, and values are damaged in steps of their own before. */
-#include <errno.h>
-#include <signal.h>
 #include <string.h>
 
 #include "harness/grammar/answer.h"
-#include "harness/grammar/draw.h"
-#include "harness/grammar/job.h"
+#include "harness/grammar/site.h"
 
 enum { TRIES = 40 };
-
-/* A fault in the making. */
-struct site {
-    struct harness_draw *draw;
-    const struct harness_grammar_job *job;
-    struct harness_fault *fault;
-    enum harness_grammar_place place;
-    uint32_t first_step, last_step; /* where it may lie */
-    bool is_first;                  /* before it nothing is to fire */
-    bool is_last;                   /* may end the job */
-};
 
 /* Points where an action makes a difference that the model knows. */
 static bool is_offered(enum harness_action_kind action, enum ddp_fault_point point)
 {
-    bool is_data = ddp_fault_point_payload(point) == DDP_FAULT_PAYLOAD_DATA;
+    /* What comes of other data depends on what it is. */
+    bool is_data = ddp_fault_point_payload(point) == DDP_FAULT_PAYLOAD_DATA &&
+                   point != DDP_FAULT_POINT_DATA_SAMPLER && point != DDP_FAULT_POINT_DATA_BATCH &&
+                   point != DDP_FAULT_POINT_DATA_TRANSFORM &&
+                   point != DDP_FAULT_POINT_BUCKET_FILL && point != DDP_FAULT_POINT_USED_MAP;
 
     if (point == DDP_FAULT_POINT_CONFIG) {
         return action == HARNESS_ACTION_CORRUPT;
@@ -46,7 +36,11 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
         return point == DDP_FAULT_POINT_STEP_BEGIN || point == DDP_FAULT_POINT_LOSS ||
                point == DDP_FAULT_POINT_BUCKET_LAUNCH || point == DDP_FAULT_POINT_COLLECTIVE_PRE ||
                point == DDP_FAULT_POINT_OPTIMIZER_PRE || point == DDP_FAULT_POINT_BUFFER_SYNC ||
-               point == DDP_FAULT_POINT_DATA_NEXT || point == DDP_FAULT_POINT_COLLECTIVE_WAIT;
+               point == DDP_FAULT_POINT_DATA_NEXT || point == DDP_FAULT_POINT_COLLECTIVE_WAIT ||
+               point == DDP_FAULT_POINT_COLLECTIVE_ENQUEUE ||
+               point == DDP_FAULT_POINT_BUCKET_UNFLATTEN || point == DDP_FAULT_POINT_BUCKET_COPY ||
+               point == DDP_FAULT_POINT_CHECKPOINT_KEY ||
+               point == DDP_FAULT_POINT_CHECKPOINT_RENAME;
     case HARNESS_ACTION_DUP:
         return point == DDP_FAULT_POINT_COLLECTIVE_PRE || point == DDP_FAULT_POINT_DATA_NEXT;
     case HARNESS_ACTION_ARG:
@@ -69,7 +63,7 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
 }
 
 /* What a job goes on after: nothing but values are wrong, if that. */
-static bool is_survived(const struct site *site, enum harness_action_kind action,
+static bool is_survived(const struct harness_draw_site *site, enum harness_action_kind action,
                         enum ddp_fault_point point)
 {
     const struct harness_job *job = site->job->job;
@@ -86,7 +80,7 @@ static bool is_survived(const struct site *site, enum harness_action_kind action
             (point == DDP_FAULT_POINT_OPTIMIZER_PRE || point == DDP_FAULT_POINT_COLLECTIVE_WAIT));
 }
 
-static enum harness_action_kind draw_action(struct site *site)
+static enum harness_action_kind draw_action(struct harness_draw_site *site)
 {
     static const struct {
         enum harness_action_kind action;
@@ -109,7 +103,7 @@ static enum harness_action_kind draw_action(struct site *site)
 }
 
 /* A point of the job that the action is for; false: there is none. */
-static bool draw_point(struct site *site)
+static bool draw_point(struct harness_draw_site *site)
 {
     enum ddp_fault_point points[DDP_FAULT_POINT_COUNT];
     enum harness_action_kind action = site->fault->action.kind;
@@ -136,7 +130,7 @@ static bool draw_point(struct site *site)
 
 /* Steps in which a rank has data for every micro-batch, if each batch that an earlier fault made it
  * leave out costs one. */
-static uint32_t steps_of(const struct site *site, uint32_t rank)
+static uint32_t steps_of(const struct harness_draw_site *site, uint32_t rank)
 {
     uint32_t steps = harness_grammar_full_steps(site->job->job, rank);
 
@@ -148,7 +142,7 @@ static uint32_t steps_of(const struct site *site, uint32_t rank)
 }
 
 /* A rank with data in some of the steps, and one of those. */
-static bool draw_rank_and_step(struct site *site)
+static bool draw_rank_and_step(struct harness_draw_site *site)
 {
     const struct harness_job *job = site->job->job;
     struct harness_trigger *at = &site->fault->at;
@@ -177,7 +171,7 @@ static bool draw_rank_and_step(struct site *site)
 }
 
 /* The sequence number of a bucket's reduction. */
-static uint64_t seq_of(const struct site *site)
+static uint64_t seq_of(const struct harness_draw_site *site)
 {
     const struct harness_program *program = &site->job->program;
 
@@ -193,7 +187,7 @@ static uint64_t seq_of(const struct site *site)
 }
 
 /* The keys that a place has; those that it does not need are given now and then. */
-static bool draw_trigger(struct site *site)
+static bool draw_trigger(struct harness_draw_site *site)
 {
     const struct harness_job *job = site->job->job;
     struct harness_trigger *at = &site->fault->at;
@@ -218,12 +212,14 @@ static bool draw_trigger(struct site *site)
             return false; /* who uses it, and when, is another question */
         }
         at->param = (int64_t)harness_draw_below(draw, site->job->param_count);
-        if (site->fault->point == DDP_FAULT_POINT_GRAD_READY && harness_draw_chance(draw, 60)) {
+        if ((site->fault->point == DDP_FAULT_POINT_GRAD_READY && harness_draw_chance(draw, 60)) ||
+            site->fault->point == DDP_FAULT_POINT_BUCKET_COPY ||
+            site->fault->point == DDP_FAULT_POINT_BUCKET_FILL) { /* only where it reduces */
             at->micro = (int64_t)job->micro_batches - 1;
         }
         break;
     case HARNESS_GRAMMAR_AT_BUCKET:
-        at->bucket = (int64_t)harness_draw_below(draw, site->job->program.bucket_count);
+        at->bucket = (int64_t)harness_draw_below(draw, site->job->program.first.count);
         if (site->fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE && harness_draw_chance(draw, 30) &&
             !job->join.is_set) {
             at->seq = (int64_t)seq_of(site);
@@ -244,204 +240,29 @@ static bool draw_trigger(struct site *site)
     return true;
 }
 
-/* Elements of the data at the point. */
-static size_t elems_of(const struct site *site)
+/* A value far from all others may make gradients zero from then on, and what only drops or scales
+ * one would do nothing. */
+static bool is_drowned(const struct harness_draw_site *site)
 {
-    const struct harness_trigger *at = &site->fault->at;
+    const struct harness_fault *fault = site->fault;
+    const bool is_of_few = fault->action.kind == HARNESS_ACTION_CORRUPT &&
+                           (fault->action.corrupt == HARNESS_CORRUPT_SET ||
+                            fault->action.corrupt == HARNESS_CORRUPT_FLIP ||
+                            fault->action.corrupt == HARNESS_CORRUPT_NAN);
+    bool is_far = false;
 
-    if (site->place == HARNESS_GRAMMAR_AT_BUCKET) {
-        return site->job->program.buckets[at->bucket].elem_count;
+    for (const struct harness_fault *at = site->draw->plan->faults; at < fault; at++) {
+        is_far = is_far || (at->action.kind == HARNESS_ACTION_CORRUPT &&
+                            at->action.corrupt == HARNESS_CORRUPT_SET);
     }
-    return site->place == HARNESS_GRAMMAR_AT_PARAM ? site->job->params[at->param].elem_count : 1;
-}
-
-/* One of the options of ddp/config, to what the job does not have. */
-static void draw_option(struct site *site)
-{
-    const struct harness_job *job = site->job->job;
-    const double other[] = {12344,
-                            23456,
-                            job->gradient_scale == HARNESS_GRADIENT_SCALE_PRE ? 1 : 0,
-                            job->find_unused_parameters ? 0 : 1,
-                            job->broadcast_buffers ? 0 : 1,
-                            1,
-                            7};
-    struct harness_action *action = &site->fault->action;
-
-    action->corrupt = HARNESS_CORRUPT_SET;
-    action->elem = harness_draw_below(site->draw, sizeof other / sizeof other[0]);
-    action->value = other[action->elem];
-}
-
-static bool draw_corruption(struct site *site)
-{
-    struct harness_action *action = &site->fault->action;
-    struct harness_draw *draw = site->draw;
-    size_t elems = elems_of(site);
-
-    action->corrupt =
-        (enum harness_corrupt_kind)harness_draw_below(draw, HARNESS_CORRUPT_KIND_COUNT);
-    action->bits = 1;
-    action->count = 1;
-    action->stride = 1;
-    if (site->fault->point == DDP_FAULT_POINT_MODEL_BUILD) {
-        action->corrupt = HARNESS_CORRUPT_SET;
-        action->value = 17;
-        return true;
-    }
-    if (site->fault->point == DDP_FAULT_POINT_CONFIG) {
-        draw_option(site);
-        return true;
-    }
-    switch (action->corrupt) {
-    case HARNESS_CORRUPT_ZERO:
-    case HARNESS_CORRUPT_DOUBLE:
-    case HARNESS_CORRUPT_HALF:
-        break;
-    case HARNESS_CORRUPT_SCALE:
-        action->value = HARNESS_DRAW_ONE_OF(draw, 0.2, 0.25, 3, 4, 0.3);
-        break;
-    case HARNESS_CORRUPT_SHIFT:
-        action->value = (double)harness_draw_between(draw, 1, 2);
-        break;
-    case HARNESS_CORRUPT_FLIP:
-        /* Of the mantissa, so that it stays finite, and not so low that scaling rounds it away. */
-        action->bit = harness_draw_between(draw, 5, 22);
-        action->bits = harness_draw_between(draw, 1, 23 - action->bit);
-        action->count = harness_draw_between(draw, 1, elems < 2 ? elems : 2);
-        action->stride = harness_draw_between(draw, 1, elems < 3 ? 1 : 2);
-        action->elem = harness_draw_below(draw, elems - (action->count - 1) * action->stride);
-        break;
-    case HARNESS_CORRUPT_SET:
-        action->value = HARNESS_DRAW_ONE_OF(draw, 777.5, -7777, 1000); /* no gradient's own */
-        action->elem = harness_draw_below(draw, elems);
-        break;
-    case HARNESS_CORRUPT_NAN:
-        /* It spreads, and what changes a NaN is not seen. */
-        action->elem = harness_draw_below(draw, elems);
-        return site->is_last;
-    case HARNESS_CORRUPT_KIND_COUNT:
-        break;
-    }
-    return true;
-}
-
-/* Another argument than the right one. */
-static bool draw_argument(struct site *site)
-{
-    const struct harness_grammar_job *job = site->job;
-    struct harness_action *action = &site->fault->action;
-    struct harness_draw *draw = site->draw;
-    size_t elems = job->program.buckets[site->fault->at.bucket].elem_count;
-
-    action->arg = (enum harness_arg_field)harness_draw_below(draw, HARNESS_ARG_FIELD_COUNT);
-    switch (action->arg) {
-    case HARNESS_ARG_KIND:
-        action->arg_value = DDP_COLL_BROADCAST;
-        return true;
-    case HARNESS_ARG_COUNT:
-        action->arg_value = elems > 1 ? harness_draw_between(draw, 1, elems - 1) : 0;
-        return elems > 1;
-    case HARNESS_ARG_DTYPE:
-        action->arg_value = DDP_DTYPE_I32;
-        return true;
-    case HARNESS_ARG_REDOP:
-        action->arg_value = DDP_REDOP_MAX;
-        return true;
-    case HARNESS_ARG_INDEX:
-        action->arg_value = ((uint64_t)site->fault->at.bucket + 1) % job->program.bucket_count;
-        return job->program.bucket_count > 1;
-    case HARNESS_ARG_ROOT: /* a reduction for all has none */
-    case HARNESS_ARG_FIELD_COUNT:
-        break;
-    }
-    return false;
-}
-
-/* A call that saving makes at least once. */
-static void draw_call(struct site *site)
-{
-    static const enum harness_io_call calls[] = {HARNESS_IO_OPEN, HARNESS_IO_WRITE,
-                                                 HARNESS_IO_FSYNC, HARNESS_IO_CLOSE};
-    static const int errors[] = {EACCES, EDQUOT, EIO, EMFILE, ENFILE, ENOSPC, EROFS};
-    struct harness_io_fault *io = &site->fault->action.io;
-    struct harness_draw *draw = site->draw;
-
-    io->is_set = true;
-    io->call = calls[harness_draw_below(draw, sizeof calls / sizeof calls[0])];
-    io->error = errors[harness_draw_below(draw, sizeof errors / sizeof errors[0])];
-    io->times = harness_draw_below(draw, 2);
-}
-
-/* Another rank or world size, or nothing that says who the rank is. */
-static void draw_variable(struct site *site)
-{
-    static const char *const numbers[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
-    static const enum harness_variable needed[] = {
-        HARNESS_VARIABLE_RANK, HARNESS_VARIABLE_WORLD_SIZE, HARNESS_VARIABLE_MASTER_ADDR,
-        HARNESS_VARIABLE_MASTER_PORT};
-    struct harness_action *action = &site->fault->action;
-    const uint32_t ranks = site->job->job->ranks;
-    uint32_t number = 0;
-
-    action->env = needed[harness_draw_below(site->draw, sizeof needed / sizeof needed[0])];
-    action->env_value = "unset";
-    if (action->env == HARNESS_VARIABLE_RANK) {
-        number = (site->fault->at.rank + 1) % (ranks + 1);
-    } else if (action->env == HARNESS_VARIABLE_WORLD_SIZE) {
-        number = harness_draw_chance(site->draw, 50) ? ranks - 1 : ranks + 1;
-    } else {
-        return;
-    }
-    if (number < sizeof numbers / sizeof numbers[0] && harness_draw_chance(site->draw, 70)) {
-        action->env_value = numbers[number];
-    }
-}
-
-static bool draw_details(struct site *site)
-{
-    static const int signals[] = {SIGKILL, SIGSEGV, SIGTERM, SIGBUS, SIGABRT};
-    struct harness_action *action = &site->fault->action;
-    struct harness_draw *draw = site->draw;
-
-    switch (action->kind) {
-    case HARNESS_ACTION_KILL:
-        action->signal = signals[harness_draw_below(draw, sizeof signals / sizeof signals[0])];
-        return true;
-    case HARNESS_ACTION_EXIT:
-        action->exit_code = (int)HARNESS_DRAW_ONE_OF(draw, 0, 1, 3, 255);
-        return action->exit_code != 0 || site->place != HARNESS_GRAMMAR_AT_START;
-    case HARNESS_ACTION_STOP:
-        action->stop_ms = harness_draw_chance(draw, 25) ? harness_draw_between(draw, 1, 40) : 0;
-        return action->stop_ms > 0 || site->is_last;
-    case HARNESS_ACTION_DELAY:
-        action->delay_ms = harness_draw_between(draw, 1, 40);
-        site->fault->at.times = (uint32_t)harness_draw_between(draw, 1, 2);
-        return true;
-    case HARNESS_ACTION_CORRUPT:
-        return draw_corruption(site);
-    case HARNESS_ACTION_IO:
-        draw_call(site);
-        return true;
-    case HARNESS_ACTION_ENV:
-        draw_variable(site);
-        return true;
-    case HARNESS_ACTION_LEAK_MEMORY: /* seen at the end of a job that ends well */
-    case HARNESS_ACTION_LEAK_FILE:
-        return site->is_first && site->is_last;
-    case HARNESS_ACTION_NO_MEMORY: /* no job allocates less */
-        action->memory_after =
-            harness_draw_below(draw, site->place == HARNESS_GRAMMAR_AT_START ? 100 : 12);
-        return true;
-    case HARNESS_ACTION_ARG:
-        return draw_argument(site);
-    default: /* it takes nothing */
-        return true;
-    }
+    return is_far && ((fault->action.kind == HARNESS_ACTION_CORRUPT && !is_of_few) ||
+                      (fault->action.kind == HARNESS_ACTION_SKIP &&
+                       (fault->point == DDP_FAULT_POINT_COLLECTIVE_ENQUEUE ||
+                        fault->point == DDP_FAULT_POINT_BUCKET_UNFLATTEN)));
 }
 
 /* Draw until a fault can be placed, and the model has an answer to it. */
-static bool draw_fault(struct site *site)
+static bool draw_fault(struct harness_draw_site *site)
 {
     for (unsigned i = 0; i < TRIES; i++) {
         struct harness_answer answers[HARNESS_ANSWERS_MAX];
@@ -458,8 +279,8 @@ static bool draw_fault(struct site *site)
                                              .hit = 1,
                                              .times = 1};
         fault->action.kind = draw_action(site);
-        if (draw_point(site) && draw_trigger(site) && draw_details(site) &&
-            harness_model_answers(site->job, fault, answers) > 0) {
+        if (draw_point(site) && draw_trigger(site) && harness_draw_details(site) &&
+            !is_drowned(site) && harness_model_answers(site->job, fault, answers) > 0) {
             return true;
         }
     }
@@ -483,13 +304,14 @@ void grammar_TOP_faults(struct harness_draw *draw)
     }
     draw->status = harness_grammar_job_open(draw->mem, plan, &job, NULL);
     for (uint32_t i = 0; draw->status == DDP_OK && i < count; i++) {
-        struct site site = {.draw = draw,
-                            .job = &job,
-                            .fault = &plan->faults[plan->fault_count],
-                            .first_step = next_step,
-                            .last_step = i + 1 < count ? next_step : plan->job.steps - 1,
-                            .is_first = plan->fault_count == 0,
-                            .is_last = i + 1 == count};
+        struct harness_draw_site site = {.draw = draw,
+                                         .job = &job,
+                                         .fault = &plan->faults[plan->fault_count],
+                                         .first_step = next_step,
+                                         .last_step =
+                                             i + 1 < count ? next_step : plan->job.steps - 1,
+                                         .is_first = plan->fault_count == 0,
+                                         .is_last = i + 1 == count};
 
         if (next_step < plan->job.steps && draw_fault(&site)) {
             plan->fault_count++;

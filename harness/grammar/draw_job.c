@@ -1,4 +1,5 @@
 /* Rows of the job: world, steps, model, data, collectives. */
+#include <stdio.h>
 #include <string.h>
 
 #include "harness/grammar/draw.h"
@@ -191,6 +192,47 @@ void grammar_JOB_shard_sizes(struct harness_draw *draw)
         }
     }
     job->shard_sizes = NULL;
+}
+
+/* Under join nothing mirrors them. */
+void grammar_JOB_posts(struct harness_draw *draw)
+{
+    static const char *const kinds[] = {"reduce_scatter", "reduce",     "all_to_all", "all_gather",
+                                        "broadcast",      "all_reduce", "barrier"};
+    static const char *const dtypes[] = {"f32", "f16", "bf16", "i32", "i64"};
+    static const char *const redops[] = {"sum", "max", "min"};
+    enum { KIND_COUNT = 7, TEXT_BYTES = 64, TEXTS_MAX = 3 };
+    struct harness_job *job = &draw->plan->job;
+    size_t count = harness_draw_between(draw, 1, TEXTS_MAX);
+
+    if (job->join.is_set) {
+        return;
+    }
+    job->posts.items = harness_draw_array(draw, TEXTS_MAX, sizeof job->posts.items[0]);
+    for (size_t i = 0; job->posts.items != NULL && i < count; i++) {
+        char *text = harness_draw_array(draw, TEXT_BYTES, 1);
+        size_t kind = harness_draw_below(draw, KIND_COUNT);
+        bool is_sum = kind < 2 || kind == 5, has_root = kind == 1 || kind == 4;
+        char root[16] = "";
+
+        if (text == NULL) {
+            return;
+        }
+        if (has_root) {
+            (void)snprintf(root, sizeof root, " root %u",
+                           (unsigned)harness_draw_below(draw, job->ranks));
+        }
+        if (kind + 1 == KIND_COUNT) {
+            (void)snprintf(text, TEXT_BYTES, "%s", kinds[kind]);
+        } else {
+            (void)snprintf(text, TEXT_BYTES, "%s %s %u%s%s%s", kinds[kind],
+                           dtypes[harness_draw_below(draw, 5)],
+                           (unsigned)harness_draw_below(draw, 70), is_sum ? " " : "",
+                           is_sum ? redops[harness_draw_below(draw, 3)] : "", root);
+        }
+        job->posts.items[i] = text;
+        job->posts.count++;
+    }
 }
 
 void grammar_JOB_samples(struct harness_draw *draw)

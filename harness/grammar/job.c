@@ -73,8 +73,8 @@ ddp_status harness_grammar_job_open(struct ddp_mem *mem, const struct harness_pl
     out->params = tables.params;
     out->param_count = tables.param_count;
     out->has_buffers = tables.buffer_count > 0;
-    model = (struct harness_tables){tables.params, tables.param_count, tables.buffers,
-                                    tables.buffer_count};
+    model = (struct harness_tables){
+        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
     /* A layer is a weight and a bias, in the models whose layers are all used. */
     out->layer_count = out->has_buffers ? 1 : (uint32_t)(tables.param_count / 2);
     if (job->join.is_set) {
@@ -98,6 +98,7 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
     switch (point) {
     case DDP_FAULT_POINT_LAUNCH_SPAWN:
     case DDP_FAULT_POINT_RENDEZVOUS_CONNECT:
+    case DDP_FAULT_POINT_DATA_SAMPLER:
     case DDP_FAULT_POINT_COMM_INIT:
         return HARNESS_GRAMMAR_AT_START;
     case DDP_FAULT_POINT_MODEL_BUILD:
@@ -113,11 +114,16 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
     case DDP_FAULT_POINT_OPTIMIZER_PRE:
         return HARNESS_GRAMMAR_AT_STEP;
     case DDP_FAULT_POINT_DATA_NEXT:
+    case DDP_FAULT_POINT_DATA_BATCH:
+    case DDP_FAULT_POINT_DATA_TRANSFORM:
+    case DDP_FAULT_POINT_FORWARD_WRAPPER:
     case DDP_FAULT_POINT_LOSS:
         return HARNESS_GRAMMAR_AT_PASS;
     case DDP_FAULT_POINT_FORWARD_LAYER:
         return HARNESS_GRAMMAR_AT_LAYER;
     case DDP_FAULT_POINT_GRAD_READY:
+    case DDP_FAULT_POINT_BUCKET_COPY:
+    case DDP_FAULT_POINT_BUCKET_FILL:
     case DDP_FAULT_POINT_PARAM_UPDATED:
         return HARNESS_GRAMMAR_AT_PARAM;
     case DDP_FAULT_POINT_OPTIMIZER_STATE:
@@ -130,6 +136,8 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
     case DDP_FAULT_POINT_COLLECTIVE_WAIT:
     case DDP_FAULT_POINT_BUCKET_UNFLATTEN:
         return HARNESS_GRAMMAR_AT_BUCKET;
+    case DDP_FAULT_POINT_USED_MAP:
+        return job->job->find_unused_parameters ? HARNESS_GRAMMAR_AT_STEP : HARNESS_GRAMMAR_NOWHERE;
     case DDP_FAULT_POINT_BUFFER_SYNC:
         return job->has_buffers && job->job->broadcast_buffers ? HARNESS_GRAMMAR_AT_STEP
                                                                : HARNESS_GRAMMAR_NOWHERE;
@@ -141,13 +149,10 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
                                               : HARNESS_GRAMMAR_NOWHERE;
     case DDP_FAULT_POINT_TEARDOWN:
         return HARNESS_GRAMMAR_AT_END;
-    /* Not drawn: data/epoch (only where data is used more than once), data/sampler, data/batch and
-     * collective/schedule (what follows depends on their elements), data/transform, buffer/updated
-     * (as data_transform: with the running statistics of branchy alone), bucket/copy and
-     * bucket/fill (as grad_ready, but not in every pass), used_map (what follows depends on who
-     * uses what), checkpoint/load (in a restore run, which faults here do not have), and those of
-     * NCCL, MPI and cards.
-     */
+    /* Not drawn: data/epoch (only where data is used more than once), buffer/updated (running
+     * statistics of branchy alone), collective/schedule (where a schedule is compiled depends on
+     * what was before), checkpoint/load (in a restore run, which faults here do not have), and
+     * those of NCCL, MPI and cards. */
     default:
         break;
     }

@@ -3,18 +3,21 @@
 
 #include "harness/inject/action.h"
 
-static size_t input_bytes(const struct ddp_coll_args *args)
+static size_t block_bytes(const struct ddp_coll_args *args)
 {
     return args->kind == DDP_COLL_BARRIER ? 0
                                           : args->elem_count * ddp_dtype_size_bytes(args->dtype);
 }
 
-/* An all-gather's output holds every member's elements. */
+static size_t input_bytes(const struct ddp_coll_args *args, uint32_t member_count)
+{
+    return ddp_coll_input_blocks(args->kind, member_count) * block_bytes(args);
+}
+
+/* As if this rank were the root: so much there is. */
 static size_t output_bytes(const struct ddp_coll_args *args, uint32_t member_count)
 {
-    size_t members = args->kind == DDP_COLL_ALL_GATHER ? member_count : 1;
-
-    return members * input_bytes(args);
+    return ddp_coll_output_blocks(args->kind, member_count, true) * block_bytes(args);
 }
 
 static void set_arg(const struct harness_action *action, struct ddp_coll_args *args)
@@ -78,12 +81,13 @@ static ddp_status move_to_scratch(const struct ddp_coll_args *posted, struct ddp
 {
     uint32_t member_count = place->member_count;
     struct ddp_device *device = place->device;
-    size_t in_bytes =
-        (input_bytes(args) + DDP_CACHE_LINE_BYTES - 1) & ~(size_t)(DDP_CACHE_LINE_BYTES - 1);
+    size_t in_bytes = (input_bytes(args, member_count) + DDP_CACHE_LINE_BYTES - 1) &
+                      ~(size_t)(DDP_CACHE_LINE_BYTES - 1);
     void *block;
 
     DDP_TRY(alloc_scratch(place, in_bytes + output_bytes(args, member_count) + 1, &block));
-    DDP_TRY(copy_out(device, block, posted->input, input_bytes(posted), input_bytes(args)));
+    DDP_TRY(copy_out(device, block, posted->input, input_bytes(posted, member_count),
+                     input_bytes(args, member_count)));
     DDP_TRY(copy_out(device, (uint8_t *)block + in_bytes, posted->output,
                      output_bytes(posted, member_count), output_bytes(args, member_count)));
     args->output = (uint8_t *)block + in_bytes;
@@ -98,7 +102,7 @@ ddp_status harness_action_edit_args(const struct harness_action *action, struct 
     struct ddp_coll_args edited = *args;
 
     set_arg(action, &edited);
-    if (input_bytes(&edited) > input_bytes(args) ||
+    if (input_bytes(&edited, place->member_count) > input_bytes(args, place->member_count) ||
         output_bytes(&edited, place->member_count) > output_bytes(args, place->member_count)) {
         DDP_TRY(move_to_scratch(args, &edited, place));
     }

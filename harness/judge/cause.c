@@ -14,6 +14,7 @@
  */
 #include "harness/judge/cause.h"
 
+#include "harness/judge/buckets.h"
 #include "harness/judge/samples.h"
 #include "harness/judge/value.h"
 
@@ -428,6 +429,9 @@ static const struct {
     {KIND_ENDED, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_OPERATION, KIND_OPERATION, is_same_operation, "the same operation"},
     {KIND_OPERATION, KIND_OPERATION, is_later_operation, "what that rank posted afterwards"},
+    {KIND_OPERATION, KIND_OPERATION, harness_buckets_is_posted_so, "its buckets are of that list"},
+    {KIND_OPERATION, KIND_VALUE, harness_buckets_is_laid_so, "its buckets are of that list"},
+    {KIND_OPERATION, KIND_FAILURE, harness_buckets_is_refused, "that list cannot be"},
     {KIND_OPERATION, KIND_RACE, is_extra_work, "the extra work uses that buffer"},
     {KIND_OPERATION, KIND_VALUE, is_extra_work, "the extra operation works on that buffer"},
     {KIND_OPERATION, KIND_VALUE, harness_path_is_not_received,

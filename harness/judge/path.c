@@ -291,27 +291,17 @@ uint64_t harness_path_seq(const struct harness_paths *paths, const struct harnes
 
 /* --- tensors ---------------------------------------------------------------------------------- */
 
-static bool has_param(const struct harness_bucket *bucket, uint32_t param)
-{
-    for (uint32_t i = 0; i < bucket->param_count; i++) {
-        if (bucket->params[i] == param) {
-            return true;
-        }
-    }
-    return false;
-}
-
 int64_t harness_path_bucket(const struct harness_paths *paths, const struct harness_finding *b)
 {
+    uint32_t bucket;
+
     if (b->op.bucket >= 0) {
         return b->op.bucket;
     }
-    for (size_t k = 0; b->params.count > 0 && k < paths->program->bucket_count; k++) {
-        if (has_param(&paths->program->buckets[k], harness_list_at(&b->params, 0))) {
-            return (int64_t)k;
-        }
-    }
-    return -1;
+    bucket = b->params.count > 0 ? harness_program_bucket_of(paths->program, b->step,
+                                                             harness_list_at(&b->params, 0))
+                                 : UINT32_MAX;
+    return bucket != UINT32_MAX ? (int64_t)bucket : -1;
 }
 
 bool harness_path_is_same_tensor(const struct harness_paths *paths, const struct harness_finding *a,
@@ -341,7 +331,8 @@ bool harness_path_is_same_shape(const struct harness_paths *paths, const struct 
         return a->op.kind == b->op.kind && a->op.elem_count == b->op.elem_count;
     }
     return a->op.kind == DDP_COLL_ALL_REDUCE && bucket >= 0 &&
-           paths->program->buckets[bucket].elem_count == a->op.elem_count;
+           harness_program_bucket(paths->program, b->step, (uint64_t)bucket)->elem_count ==
+               a->op.elem_count;
 }
 
 static bool is_finished(const struct harness_paths *paths, uint32_t rank, uint32_t step)

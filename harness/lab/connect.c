@@ -9,9 +9,16 @@
 
 #define HEAP_SLACK_BYTES ((size_t)1 << 20)
 
-static ddp_status host_store(struct harness_lab_shared *shared, struct ddp_env *env,
-                             struct ddp_store **out, struct ddp_err *err)
+static uint32_t *port_of(const struct harness_lab_engine *engine)
 {
+    DDP_ASSERT(engine->number < HARNESS_LAB_COMMS_MAX);
+    return &engine->shared->port[engine->number];
+}
+
+static ddp_status host_store(struct harness_lab_engine *engine, struct ddp_store **out)
+{
+    struct ddp_env *env = &engine->env;
+    struct ddp_err *err = engine->err;
     struct ddp_store_server *server = NULL;
     uint16_t port = 0;
     int fd = -1;
@@ -30,44 +37,45 @@ static ddp_status host_store(struct harness_lab_shared *shared, struct ddp_env *
         }
     }
     if (status == DDP_OK) {
-        __atomic_store_n(&shared->port, port, __ATOMIC_RELEASE);
+        __atomic_store_n(port_of(engine), port, __ATOMIC_RELEASE);
     }
     return status;
 }
 
 static ddp_status port_poll(void *self)
 {
-    const struct harness_lab_shared *shared = self;
-
-    return __atomic_load_n(&shared->port, __ATOMIC_ACQUIRE) != 0 ? DDP_OK : DDP_PENDING;
+    return __atomic_load_n((uint32_t *)self, __ATOMIC_ACQUIRE) != 0 ? DDP_OK : DDP_PENDING;
 }
 
-static ddp_status find_store(struct harness_lab_shared *shared, struct ddp_env *env,
-                             uint64_t deadline_ns, struct ddp_store **out, struct ddp_err *err)
+static ddp_status find_store(struct harness_lab_engine *engine, uint64_t deadline_ns,
+                             struct ddp_store **out)
 {
-    const struct ddp_pollable pollable = {port_poll, NULL, shared};
+    struct ddp_env *env = &engine->env;
+    struct ddp_err *err = engine->err;
+    const struct ddp_pollable pollable = {port_poll, NULL, port_of(engine)};
     ddp_status status = ddp_wait(env->idle, env->clock, &pollable, deadline_ns);
 
     if (status != DDP_OK) {
         return ddp_err_set(err, status, "rank 0 has no store");
     }
-    return ddp_store_tcp_create(env, "127.0.0.1", (uint16_t)shared->port, 0, deadline_ns, out, err);
+    return ddp_store_tcp_create(env, "127.0.0.1", (uint16_t)*port_of(engine), 0, deadline_ns, out,
+                                err);
 }
 
-ddp_status harness_lab_connect(struct harness_lab_shared *shared, struct ddp_env *env,
-                               struct ddp_transport **out, struct ddp_err *err)
+ddp_status harness_lab_connect(struct harness_lab_engine *engine, struct ddp_transport **out)
 {
+    struct ddp_env *env = &engine->env;
     uint64_t deadline_ns = ddp_clock_deadline_ns(env->clock, HARNESS_LAB_TIMEOUT_NS);
     struct ddp_shm_config shm = {.group_name = "lab",
                                  .member = env->rank,
                                  .member_count = env->world_size,
-                                 .heap_bytes = 4 * shared->arena_bytes + HEAP_SLACK_BYTES};
+                                 .heap_bytes = 4 * engine->shared->arena_bytes + HEAP_SLACK_BYTES};
     struct ddp_store *store = NULL;
-    ddp_status status = env->rank == 0 ? host_store(shared, env, &store, err)
-                                       : find_store(shared, env, deadline_ns, &store, err);
+    ddp_status status =
+        env->rank == 0 ? host_store(engine, &store) : find_store(engine, deadline_ns, &store);
 
     if (status == DDP_OK) {
-        status = ddp_shm_create(env, store, &shm, deadline_ns, out, err);
+        status = ddp_shm_create(env, store, &shm, deadline_ns, out, engine->err);
     }
     if (store != NULL) {
         store->ops->destroy(store);

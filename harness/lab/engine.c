@@ -2,9 +2,10 @@
 #include "harness/lab/engine.h"
 
 ddp_status harness_lab_engine_open(struct harness_lab_shared *shared, uint32_t rank,
-                                   struct harness_lab_engine **out, struct ddp_err *err)
+                                   uint32_t number, struct harness_lab_engine **out,
+                                   struct ddp_err *err)
 {
-    struct harness_lab_engine base = {.shared = shared, .err = err};
+    struct harness_lab_engine base = {.shared = shared, .number = number, .err = err};
     ddp_status status = DDP_E_INVALID;
 
     ddp_env_init_process(&base.env, &base.idle, rank, shared->request.ranks);

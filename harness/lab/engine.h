@@ -24,18 +24,21 @@ struct harness_lab_engine_ops {
     /* One collective, to its end. */
     ddp_status (*run)(struct harness_lab_engine *engine, const struct harness_lab_call *call);
     void (*close)(struct harness_lab_engine *engine);
+    /* From another thread: whatever runs ends. NULL: it cannot. */
+    void (*abort)(struct harness_lab_engine *engine);
 };
 struct harness_lab_engine {
     const struct harness_lab_engine_ops *ops;
     struct harness_lab_shared *shared;
+    uint32_t number; /* of the communicator: 0 is the first */
     struct ddp_env env;
     struct ddp_idle_process idle;
     struct ddp_err *err; /* of the rank: where words about an error go */
 };
 
-/* Every rank of the team opens its own, at the same time. */
+/* Every rank of the team opens its own, at the same time. number: which communicator it is. */
 DDP_MUST_USE ddp_status harness_lab_engine_open(struct harness_lab_shared *shared, uint32_t rank,
-                                                struct harness_lab_engine **out,
+                                                uint32_t number, struct harness_lab_engine **out,
                                                 struct ddp_err *err);
 
 /* Of each kind; base: filled but for ops. */
@@ -47,8 +50,8 @@ DDP_MUST_USE ddp_status harness_lab_yardstick_open(const struct harness_lab_engi
                                                    struct harness_lab_engine **out);
 
 /* A way to the other ranks, by the transport that was asked for. */
-DDP_MUST_USE ddp_status harness_lab_connect(struct harness_lab_shared *shared, struct ddp_env *env,
-                                            struct ddp_transport **out, struct ddp_err *err);
+DDP_MUST_USE ddp_status harness_lab_connect(struct harness_lab_engine *engine,
+                                            struct ddp_transport **out);
 
 #define HARNESS_LAB_TIMEOUT_NS (60 * DDP_NS_PER_S)
 

@@ -32,11 +32,8 @@ struct opaque_engine {
 
 static bool connect_host(struct opaque_engine *engine)
 {
-    struct harness_lab_shared *shared = engine->base.shared;
-
     if (engine->transport == NULL &&
-        harness_lab_connect(shared, &engine->base.env, &engine->transport, engine->base.err) !=
-            DDP_OK) {
+        harness_lab_connect(&engine->base, &engine->transport) != DDP_OK) {
         engine->transport = NULL;
     }
     return engine->transport != NULL;
@@ -222,6 +219,13 @@ static void opaque_close(struct harness_lab_engine *base)
     ddp_mem_free(ddp_mem_system(), engine);
 }
 
+static void opaque_abort(struct harness_lab_engine *base)
+{
+    struct opaque_engine *engine = (struct opaque_engine *)base;
+
+    engine->plugin->abort(engine->self);
+}
+
 /* --- open ------------------------------------------------------------------------------------- */
 
 static ddp_status load(struct opaque_engine *engine)
@@ -243,7 +247,9 @@ static ddp_status load(struct opaque_engine *engine)
 ddp_status harness_lab_opaque_open(const struct harness_lab_engine *base,
                                    struct harness_lab_engine **out)
 {
-    static const struct harness_lab_engine_ops ops = {opaque_alloc, opaque_run, opaque_close};
+    static const struct harness_lab_engine_ops ops = {opaque_alloc, opaque_run, opaque_close, NULL};
+    static const struct harness_lab_engine_ops abortable = {opaque_alloc, opaque_run, opaque_close,
+                                                            opaque_abort};
     struct opaque_engine *engine = ddp_mem_array(ddp_mem_system(), 1, sizeof(*engine));
     uint32_t ranks = base->shared->request.ranks;
     ddp_status status;
@@ -264,6 +270,9 @@ ddp_status harness_lab_opaque_open(const struct harness_lab_engine *base,
     engine->out = ddp_mem_array(ddp_mem_system(), ranks, sizeof(*engine->out));
     engine->in = ddp_mem_array(ddp_mem_system(), ranks, sizeof(*engine->in));
     status = engine->out != NULL && engine->in != NULL ? load(engine) : DDP_E_NOMEM;
+    if (status == DDP_OK && engine->plugin->abort != NULL) {
+        engine->base.ops = &abortable;
+    }
     if (status == DDP_OK) {
         status = status_of(engine, "open", engine->plugin->open(&engine->host, &engine->self));
     }

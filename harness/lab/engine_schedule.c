@@ -83,10 +83,13 @@ static void schedule_close(struct harness_lab_engine *base)
 ddp_status harness_lab_schedule_open(const struct harness_lab_engine *base,
                                      struct harness_lab_engine **out)
 {
-    static const struct harness_lab_engine_ops ops = {schedule_alloc, schedule_run, schedule_close};
+    static const struct harness_lab_engine_ops ops = {schedule_alloc, schedule_run, schedule_close,
+                                                      NULL};
     struct schedule_engine *engine = ddp_mem_array(ddp_mem_system(), 1, sizeof(*engine));
     const struct harness_lab_request *request = &base->shared->request;
-    struct ddp_coll_schedule_config config = {.comm = 1, .segment_bytes = request->segment_bytes};
+    struct ddp_coll_schedule_config config = {.comm = 1 + base->number,
+                                              .segment_bytes = request->segment_bytes,
+                                              .is_checked = request->is_tried};
     struct ddp_transport *transport = NULL;
     ddp_status status;
 
@@ -107,7 +110,7 @@ ddp_status harness_lab_schedule_open(const struct harness_lab_engine *base,
     } else {
         config.of_kind[request->kind] = request->algorithm;
     }
-    status = harness_lab_connect(base->shared, &engine->base.env, &transport, base->err);
+    status = harness_lab_connect(&engine->base, &transport);
     if (status == DDP_OK) {
         status = ddp_device_cpu_create(engine->base.env.mem, &engine->device);
     }

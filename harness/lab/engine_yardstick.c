@@ -101,8 +101,9 @@ ddp_status harness_lab_yardstick_open(const struct harness_lab_engine *base,
                                       struct harness_lab_engine **out)
 {
     static const struct harness_lab_engine_ops zero_copy = {yardstick_alloc, zero_copy_run,
-                                                            yardstick_close};
-    static const struct harness_lab_engine_ops copy = {yardstick_alloc, copy_run, yardstick_close};
+                                                            yardstick_close, NULL};
+    static const struct harness_lab_engine_ops copy = {yardstick_alloc, copy_run, yardstick_close,
+                                                       NULL};
     struct yardstick *engine = ddp_mem_array(ddp_mem_system(), 1, sizeof(*engine));
 
     if (engine == NULL) {

@@ -157,7 +157,7 @@ static ddp_status run(struct rank *rank, struct ddp_err *err)
     struct harness_lab_shared *shared = rank->shared;
     size_t bytes = shared->arena_bytes;
 
-    DDP_TRY(harness_lab_engine_open(shared, rank->number, &rank->engine, err));
+    DDP_TRY(harness_lab_engine_open(shared, rank->number, 0, &rank->engine, err));
     rank->input = rank->engine->ops->alloc(rank->engine, HARNESS_LAB_WORK_INPUT, bytes);
     rank->output = rank->engine->ops->alloc(rank->engine, HARNESS_LAB_WORK_OUTPUT, bytes);
     if (rank->input == NULL || rank->output == NULL) {
@@ -173,7 +173,8 @@ int harness_lab_rank(struct harness_lab_shared *shared, uint32_t number)
 {
     struct rank rank = {.shared = shared, .slot = &shared->slot[number], .number = number};
     struct ddp_err err = {""};
-    ddp_status status = run(&rank, &err);
+    ddp_status status =
+        shared->request.is_tried ? harness_lab_try(shared, number, &err) : run(&rank, &err);
 
     if (status != DDP_OK) {
         rank.slot->status = status;

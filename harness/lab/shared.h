@@ -42,10 +42,45 @@ struct harness_lab_request {
     char path[1024]; /* of the plug-in */
     uint32_t ranks;
     uint32_t iters, warmup;
+    bool is_tried;   /* trials, no measurement */
     bool is_checked; /* what every iteration leaves is compared */
     bool is_bitwise; /* with the bits that are expected; else with what rounding allows */
     size_t size_count;
     size_t elem_count[HARNESS_LAB_SIZES_MAX]; /* as in struct ddp_coll_args */
+};
+
+/* What ranks do when they are not measured: one call, or a few in a row, as ddprove says. */
+enum harness_lab_oddity {
+    HARNESS_LAB_NOTHING_ODD,
+    HARNESS_LAB_LATE,        /* it comes a while after the others */
+    HARNESS_LAB_OTHER_COUNT, /* it asks for one element more */
+    HARNESS_LAB_DIES,        /* its process is killed when it is to call */
+    HARNESS_LAB_ABORTED      /* it does not call, and the others abort the call, each twice */
+};
+struct harness_lab_trial {
+    enum ddp_dtype dtype;
+    enum ddp_redop redop;
+    uint32_t root;
+    size_t elem_count;
+    bool is_in_place;
+    uint32_t shift;  /* elements between the buffers and an aligned address */
+    uint32_t calls;  /* one behind the other: slice k of the arena is the k-th call's */
+    bool is_twofold; /* two communicators at once, a thread each, one call on each */
+    enum harness_lab_oddity oddity;
+    uint32_t odd_rank; /* whose it is */
+};
+
+#define HARNESS_LAB_OVER      UINT32_MAX /* of `ready`: no trial comes any more */
+#define HARNESS_LAB_COMMS_MAX 64u        /* communicators that a team has one after the other */
+
+/* What became of a trial on one rank. */
+struct harness_lab_outcome {
+    ddp_status status;
+    char text[200];
+    int64_t guard_at; /* byte that changed, beside the output: < 0 before it; 0: none did */
+    int64_t input_at; /* element of the input that changed; -1: none did */
+    uint64_t heap_bytes, descriptors; /* in use afterwards */
+    uint64_t elapsed_ns;
 };
 
 /* One rank's part; who writes it is that rank alone. */
@@ -55,6 +90,7 @@ struct harness_lab_slot {
     char text[256];                                           /* of an error */
     uint64_t wrong[HARNESS_LAB_SIZES_MAX][HARNESS_LAB_MODES]; /* elements, in all iterations */
     uint64_t first_wrong[HARNESS_LAB_SIZES_MAX][HARNESS_LAB_MODES]; /* its place */
+    struct harness_lab_outcome outcome;                             /* of the trial */
     /* Of the size at work: how long each call took. */
     uint64_t ns[HARNESS_LAB_MODES][HARNESS_LAB_ITERS_MAX];
 };
@@ -62,11 +98,13 @@ struct harness_lab_slot {
 struct harness_lab_shared {
     uint64_t magic;
     size_t size_bytes; /* of the mapping */
+    int host_pid;      /* of ddprove */
     struct harness_lab_request request;
-    uint32_t ready;                  /* sizes whose expected results lie there */
-    uint32_t port;                   /* of the store, once rank 0 listens */
-    uint32_t gate_count, gate_round; /* where all ranks meet */
-    size_t arena_at, arena_bytes;    /* of each rank, see below */
+    struct harness_lab_trial trial;
+    uint32_t ready;                       /* sizes whose expected results lie there */
+    uint32_t port[HARNESS_LAB_COMMS_MAX]; /* of each one's store, once rank 0 listens */
+    uint32_t gate_count, gate_round;      /* where all ranks meet */
+    size_t arena_at, arena_bytes;         /* of each rank, see below */
     struct harness_lab_slot slot[HARNESS_LAB_RANKS_MAX];
 };
 
@@ -100,6 +138,9 @@ static inline size_t harness_lab_output_elems(const struct harness_lab_request *
 
 /* All ranks have come. False: the team is at its end, and so should this one be. */
 bool harness_lab_gate(struct harness_lab_shared *shared, bool may_spin);
+
+/* trial.c: the program of a rank that is tried. */
+ddp_status harness_lab_try(struct harness_lab_shared *shared, uint32_t rank, struct ddp_err *err);
 
 /* The program of rank `rank`; what goes wrong is in its slot. Returns its exit code. */
 int harness_lab_rank(struct harness_lab_shared *shared, uint32_t rank);

@@ -50,6 +50,7 @@ static ddp_status map(struct harness_lab_team *team, size_t size_bytes, struct d
     team->shared = room;
     team->shared->magic = HARNESS_LAB_MAGIC;
     team->shared->size_bytes = size_bytes;
+    team->shared->host_pid = (int)getpid();
     return DDP_OK;
 }
 
@@ -164,11 +165,12 @@ ddp_status harness_lab_team_start(struct harness_lab_team *team, const char *mpi
 
     DDP_ASSERT(team->process_count == 0);
     shared->ready = 0;
-    shared->port = 0;
+    memset(shared->port, 0, sizeof shared->port);
     shared->gate_count = 0;
     shared->gate_round = 0;
     memset(shared->slot, 0, shared->request.ranks * sizeof(shared->slot[0]));
     team->failed = 0;
+    memset(team->end, -1, sizeof team->end);
     team->is_by_mpirun = mpirun != NULL;
     return mpirun != NULL ? spawn_mpirun(team, mpirun, err) : fork_ranks(team, err);
 }
@@ -303,6 +305,36 @@ static ddp_status follow(struct harness_lab_team *team, uint32_t done, bool is_e
                                (int)(STUCK_NS / DDP_NS_PER_S));
         }
         (void)poll(NULL, 0, LOOK_MS);
+    }
+}
+
+bool harness_lab_team_watch(struct harness_lab_team *team, uint32_t done, uint64_t timeout_ns,
+                            int *out_end)
+{
+    uint64_t deadline_ns = ddp_clock_deadline_ns(ddp_clock_monotonic(), timeout_ns);
+    uint32_t ranks = team->shared->request.ranks;
+    int wait_ms = 0;
+
+    for (;;) {
+        bool is_over = true;
+
+        for (uint32_t i = 0; i < team->process_count; i++) {
+            if (team->pid[i] > 0 && waitpid(team->pid[i], &team->end[i], WNOHANG) == team->pid[i]) {
+                team->pid[i] = 0;
+            } else if (team->pid[i] > 0) {
+                team->end[i] = -1;
+            }
+        }
+        for (uint32_t r = 0; r < ranks; r++) {
+            out_end[r] = team->end[team->is_by_mpirun ? 0 : r];
+            is_over = is_over && (out_end[r] != -1 || __atomic_load_n(&team->shared->slot[r].done,
+                                                                      __ATOMIC_ACQUIRE) >= done);
+        }
+        if (is_over || ddp_clock_now_ns(ddp_clock_monotonic()) > deadline_ns) {
+            return is_over;
+        }
+        (void)poll(NULL, 0, wait_ms);
+        wait_ms = wait_ms < LOOK_MS ? wait_ms + 1 : LOOK_MS;
     }
 }
 

@@ -30,7 +30,7 @@ uint64_t harness_launch_ring_entry_count(const struct harness_plan *plan,
         batch = plan->job.batch_per_rank[r] > batch ? plan->job.batch_per_rank[r] : batch;
     }
     need = 2 * (micros * (32 + 8 * program->param_count + 2 * program->buffer_count +
-                          4 * program->bucket_count + batch) +
+                          4 * harness_program_bucket_max(program) + batch) +
                 8 * program->op_count + 16 * program->param_count + 512 +
                 device_entry_count(plan, program, micros));
     while (count < need) {

@@ -207,18 +207,28 @@ static uint32_t begin(const struct harness_view *view, enum harness_verdict verd
     return first;
 }
 
+/* How long a probe's sum may show no mark: the ranks give up by their time-out, and nobody could
+ * tell afterwards who held them up. */
+static uint64_t probe_limit_ns(const struct harness_view *view)
+{
+    uint64_t budget_ns = harness_monitor_budget_ns(view->plan, DDP_PHASE_PROBE);
+    uint64_t timeout_ns = view->plan->job.timeout_ns;
+
+    return timeout_ns > 0 && timeout_ns / 4 * 3 < budget_ns ? timeout_ns / 4 * 3 : budget_ns;
+}
+
 /* The operation comes last: its parameters may fill the rest of the text. */
 static void finish(const struct harness_view *view, uint32_t rank, const char *op_is,
                    struct harness_finding *finding, struct harness_findings *out)
 {
     const struct harness_cut *cut = view->cut;
     enum ddp_phase phase = harness_graph_phase(cut, rank);
+    uint64_t budget_ns = phase == DDP_PHASE_PROBE ? probe_limit_ns(view)
+                                                  : harness_monitor_budget_ns(view->plan, phase);
 
-    harness_draft_add(
-        finding, "; no mark for %llu ms (budget %llu ms, host in %s)",
-        (unsigned long long)(harness_graph_silent_ns(cut, rank) / DDP_NS_PER_MS),
-        (unsigned long long)(harness_monitor_budget_ns(view->plan, phase) / DDP_NS_PER_MS),
-        ddp_phase_name(phase));
+    harness_draft_add(finding, "; no mark for %llu ms (budget %llu ms, host in %s)",
+                      (unsigned long long)(harness_graph_silent_ns(cut, rank) / DDP_NS_PER_MS),
+                      (unsigned long long)(budget_ns / DDP_NS_PER_MS), ddp_phase_name(phase));
     harness_draft_add_victims(finding);
     if (finding->op.is_set) {
         harness_draft_add(finding, "; %s: ", op_is);
@@ -382,12 +392,51 @@ static void find_comm(const struct harness_view *view, struct harness_findings *
     finish(view, first, "not ended", &finding, out);
 }
 
+/* All ranks measure in which order the library adds, and nothing moves. Probes are not posted: of
+ * them only the devices know. */
+static bool find_probe(const struct harness_view *view, struct harness_findings *out)
+{
+    const struct harness_cut *cut = view->cut;
+    struct harness_rank_set before = harness_rank_set_in(view->mem);
+    struct harness_rank_set inside = harness_rank_set_in(view->mem);
+    struct harness_finding finding;
+    uint32_t first;
+    bool is_before;
+
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        const struct harness_position position = harness_position_of(cut, r);
+
+        if (!position.is_known || harness_graph_phase(cut, r) != DDP_PHASE_PROBE ||
+            position.comm == HARNESS_COMM_IDLE ||
+            harness_graph_silent_ns(cut, r) <= probe_limit_ns(view)) {
+            return false;
+        }
+        harness_rank_set_add(position.comm == HARNESS_COMM_BEFORE ? &before : &inside, r);
+    }
+    is_before = !harness_rank_set_is_empty(&before);
+    first = begin(view,
+                  is_before ? HARNESS_VERDICT_HANG_NOT_LAUNCHED : HARNESS_VERDICT_HANG_DEVICE_COMM,
+                  is_before ? &before : &inside, &finding);
+    say_part(is_before ? &before : &inside,
+             is_before ? "a probe's sum does not start on " : "a probe's sum does not end on ",
+             &finding);
+    harness_draft_add_place(&finding);
+    if (harness_rank_set_count(&finding.culprits) > 1) {
+        harness_draft_add(&finding, "; which rank or link holds it up is not known");
+    }
+    finish(view, first, "", &finding, out);
+    return true;
+}
+
 void harness_device_find(const struct harness_view *view, bool is_explained,
                          struct harness_findings *out)
 {
     struct harness_rank_set culprits;
 
     if (!view->cut->is_stable) {
+        return;
+    }
+    if (!is_explained && find_probe(view, out)) {
         return;
     }
     find_stuck(view, is_explained, &culprits);

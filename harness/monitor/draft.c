@@ -33,14 +33,14 @@ void harness_draft_begin(const struct harness_view *view, enum harness_verdict v
 static void set_bucket(const struct harness_view *view, uint32_t bucket,
                        struct harness_finding *finding)
 {
-    const struct harness_bucket *planned;
+    const struct harness_bucket *planned = harness_program_bucket(
+        view->program, harness_program_step_at(view->program, finding->op.seq), bucket);
 
     finding->op.bucket = (int32_t)bucket;
     harness_list_clear(&finding->params);
-    if (bucket >= view->program->bucket_count) {
+    if (planned == NULL) {
         return;
     }
-    planned = &view->program->buckets[bucket];
     for (uint32_t i = 0; i < planned->param_count; i++) {
         harness_list_add(&finding->params, planned->params[i]);
     }
@@ -167,9 +167,10 @@ void harness_draft_add_signature(struct harness_finding *finding, struct ddp_eve
 {
     harness_draft_add(finding, " of %llu %s", (unsigned long long)elem_count,
                       ddp_dtype_name(op.dtype));
-    if (op.kind == DDP_COLL_ALL_REDUCE) {
+    if (ddp_coll_kind_is_sum(op.kind)) {
         harness_draft_add(finding, ", %s", ddp_redop_name(op.redop));
-    } else if (op.kind == DDP_COLL_BROADCAST) {
+    }
+    if (ddp_coll_kind_has_root(op.kind)) {
         harness_draft_add(finding, ", root %u", op.root);
     }
 }

@@ -18,7 +18,8 @@ ddp_status harness_check_global_batch(const struct harness_emulation *e,
     harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_CORRUPTED,
                          HARNESS_ORACLE_GLOBAL_BATCH, HARNESS_MODE_BOUND);
     finding.step = (int32_t)e->excess.step;
-    harness_subject_set_bucket(e, e->bucket_of[e->excess.param], &finding);
+    harness_subject_set_bucket(
+        e, harness_emulation_bucketing(e, finding.step)->bucket_of[e->excess.param], &finding);
     harness_list_clear(&finding.params);
     harness_finding_add_param(&finding, e->excess.param);
     (void)snprintf(

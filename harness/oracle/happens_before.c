@@ -148,6 +148,8 @@ static bool is_used_between(const struct order_search *search,
 {
     const struct harness_emulation *e = search->e;
     const uint32_t bucket = ddp_event_op_unpack(post->entry.arg[1]).index;
+    const uint32_t *bucket_of =
+        harness_emulation_bucketing(e, (int32_t)post->entry.step)->bucket_of;
     size_t count = 0;
     const struct harness_trace_event *const *list = harness_index_in_step(
         &e->index, post->rank, DDP_EVENT_GRAD_FINAL, post->entry.step, &count);
@@ -155,7 +157,7 @@ static bool is_used_between(const struct order_search *search,
     for (size_t i = 0; i < count; i++) {
         const struct ddp_event_entry *entry = &list[i]->entry;
 
-        if (entry->arg[0] < e->params.count && e->bucket_of[entry->arg[0]] == bucket &&
+        if (entry->arg[0] < e->params.count && bucket_of[entry->arg[0]] == bucket &&
             entry->index > post->entry.index &&
             (waited == NULL || entry->index < waited->entry.index)) {
             return true;
@@ -198,7 +200,10 @@ static void check_waits(const struct order_search *search, uint32_t rank)
                                             .param = -1,
                                             .seq = posts[i]->entry.arg[0]};
 
-        if (op.role == DDP_ROLE_BUCKET && op.index < search->e->buckets.count &&
+        if (op.role == DDP_ROLE_BUCKET &&
+            op.index <
+                harness_program_buckets(search->e->input->program, (int32_t)posts[i]->entry.step)
+                    ->count &&
             !is_posted_again(posts, count, i) && is_used_between(search, posts[i], waited)) {
             (void)snprintf(
                 disorder.text, sizeof(disorder.text),

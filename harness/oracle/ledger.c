@@ -80,12 +80,11 @@ static void report(const struct harness_emulation *e, size_t number, struct harn
 ddp_status harness_check_ledger(const struct harness_emulation *e, struct harness_findings *out,
                                 struct ddp_err *err)
 {
-    (void)err;
     for (size_t i = 0; i < e->batch_count; i++) {
         report(e, i, out);
     }
     for (uint32_t r = 0; e->input->plan->job.join.is_set && r < e->world; r++) {
         check_left_out(e, r, out);
     }
-    return DDP_OK;
+    return harness_check_evaluations(e, out, err);
 }

@@ -142,7 +142,8 @@ static bool is_difference_seen(const struct harness_emulation *e, uint32_t rank,
     size_t count = 0;
     const struct harness_trace_event *const *list =
         harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &count);
-    bool is_seen = end != NULL && harness_index_status(end->entry.arg[0]) == DDP_E_MODEL;
+    bool is_seen = end != NULL && harness_index_status(end->entry.arg[0]) == DDP_E_MODEL &&
+                   harness_evidence_rebuilt(e, rank) == NULL; /* else it is about buckets */
 
     *out_seq = 0;
     for (size_t i = 0; i < count; i++) {
@@ -207,6 +208,87 @@ static const struct ddp_event_entry *find_moved(const struct harness_emulation *
                : NULL;
 }
 
+static bool is_behind_rebuild(const struct harness_emulation *e, uint32_t rank,
+                              const struct ddp_event_entry *entry)
+{
+    const struct ddp_event_entry *rebuilt = harness_evidence_rebuilt(e, rank);
+
+    return rebuilt != NULL && rebuilt->index < entry->index;
+}
+
+/* Where rank 0's list of the new buckets is handed out. */
+static void place_at_rebuild(const struct harness_emulation *e, struct harness_finding *finding)
+{
+    const struct harness_program *program = e->input->program;
+
+    finding->step = program->rebuilt_step != INT32_MAX ? program->rebuilt_step : -1;
+    finding->phase = DDP_PHASE_BUFFER;
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct harness_op *op = &program->ops[i];
+
+        if (op->role == DDP_ROLE_REBUILD && op->index == 0) {
+            finding->op =
+                (struct harness_finding_op){true, op->seq, op->kind, op->role, -1, op->elem_count};
+            return;
+        }
+    }
+}
+
+/* The rank took part in the broadcasts of the list: what it left out, the program oracle says. */
+static bool is_list_received(const struct harness_emulation *e, uint32_t rank)
+{
+    const struct harness_program *program = e->input->program;
+
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct harness_op *op = &program->ops[i];
+        const struct harness_trace_event *done =
+            op->role == DDP_ROLE_REBUILD && op->kind == DDP_COLL_BROADCAST
+                ? harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_DONE, op->seq)
+                : NULL;
+
+        if (op->role == DDP_ROLE_REBUILD && op->kind == DDP_COLL_BROADCAST &&
+            (done == NULL || ddp_event_op_unpack(done->entry.arg[1]).role != op->role ||
+             ddp_event_op_unpack(done->entry.arg[1]).index != op->index)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Lists of new buckets that are not what rank 0's gradients give. Rank 0 made the list: where its
+ * own is another one, the others only got it. */
+static void check_lists(const struct harness_emulation *e, struct harness_findings *out)
+{
+    const uint64_t planned = e->input->program->rebuilt_hash;
+    const struct ddp_event_entry *first = harness_evidence_rebuilt(e, 0);
+    const bool is_made_wrong = first != NULL && first->arg[1] != planned;
+    struct harness_finding finding;
+    char ranks[96];
+
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_MISMATCH_MODEL, HARNESS_ORACLE_MODEL,
+                         HARNESS_MODE_PROVABLE);
+    for (uint32_t r = 0; r < e->world; r++) {
+        const struct ddp_event_entry *rebuilt = harness_evidence_rebuilt(e, r);
+
+        if (rebuilt != NULL && is_list_received(e, r) &&
+            rebuilt->arg[1] != (is_made_wrong ? first->arg[1] : planned)) {
+            harness_rank_set_add(&finding.culprits, r);
+        }
+    }
+    if (is_made_wrong) {
+        harness_rank_set_add(&finding.culprits, 0);
+    }
+    if (harness_rank_set_is_empty(&finding.culprits)) {
+        return;
+    }
+    place_at_rebuild(e, &finding);
+    (void)snprintf(finding.text, sizeof(finding.text),
+                   "%s: the list of new buckets is not the one that the order of rank 0's "
+                   "gradients gives",
+                   harness_subject_ranks_text(&finding.culprits, ranks, sizeof(ranks)));
+    harness_findings_add(out, &finding);
+}
+
 /* Ranks with another layout of buckets are configured otherwise. Alike ones are one finding. */
 static void check_layouts(const struct harness_emulation *e, struct harness_findings *out)
 {
@@ -227,7 +309,11 @@ static void check_layouts(const struct harness_emulation *e, struct harness_find
         if (moved == NULL || is_listed) {
             continue;
         }
-        place_at_wrapping(e, 1, &finding);
+        if (is_behind_rebuild(e, r, moved)) {
+            place_at_rebuild(e, &finding);
+        } else {
+            place_at_wrapping(e, 1, &finding);
+        }
         harness_finding_add_param(&finding, (uint32_t)moved->arg[1]);
         (void)snprintf(finding.text, sizeof(finding.text),
                        "%s: parameter %llu (%s) lies in bucket %llu at %llu, where the plan's "
@@ -272,7 +358,10 @@ ddp_status harness_check_model(const struct harness_emulation *e, struct harness
             harness_findings_add(out, &finding);
         }
     }
-    check_layouts(e, out);
+    check_lists(e, out);
+    if (out->count == before) {
+        check_layouts(e, out);
+    }
     if (out->count == before) {
         check_comparison(e, out);
     }

@@ -107,6 +107,22 @@ static bool is_post_planned_at(const struct harness_emulation *e,
                HARNESS_VERDICT_NONE;
 }
 
+/* What was planned at seq the rank posted later in the same pass: it was not left out. */
+static bool is_posted_later(const struct harness_emulation *e, uint64_t seq,
+                            const struct harness_trace_event *const *post, size_t post_count)
+{
+    for (size_t i = 1; i < post_count; i++) {
+        if (post[i]->entry.step != post[0]->entry.step ||
+            post[i]->entry.micro != post[0]->entry.micro) {
+            return false;
+        }
+        if (is_post_planned_at(e, &post[i]->entry, seq)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A bucket where another one of the same size is planned was left out, was posted twice, changed
  * places, or has another one's number. post[0] cannot tell; what the rank posted next does, or
  * which gradients it had: no rank reduces a bucket whose gradients are not ready. In another step
@@ -119,6 +135,8 @@ static enum harness_verdict settle_bucket(const struct harness_emulation *e, uin
     const struct harness_program *program = e->input->program;
     const struct harness_op *planned = harness_program_at(program, deviation->seq);
     const struct ddp_event_entry *entry = &post[0]->entry;
+    const struct harness_buckets *buckets =
+        harness_program_buckets(program, harness_program_step_at(program, deviation->seq));
     uint64_t seq = deviation->seq;
     bool is_missing = deviation->verdict == HARNESS_VERDICT_MISMATCH_MISSING;
     bool is_again = deviation->verdict == HARNESS_VERDICT_MISMATCH_EXTRA ||
@@ -126,9 +144,13 @@ static enum harness_verdict settle_bucket(const struct harness_emulation *e, uin
 
     if (planned == NULL || planned->role != DDP_ROLE_BUCKET || (!is_missing && !is_again) ||
         deviation->got.role != DDP_ROLE_BUCKET || deviation->step != planned->step ||
-        deviation->got.index == planned->index || deviation->got.index >= program->bucket_count ||
-        deviation->elem_count != planned->elem_count) {
+        deviation->got.index == planned->index || deviation->got.index >= buckets->count) {
         return deviation->verdict;
+    }
+    if (deviation->elem_count != planned->elem_count) {
+        return is_missing && is_posted_later(e, seq, post, post_count)
+                   ? HARNESS_VERDICT_MISMATCH_ORDER
+                   : deviation->verdict;
     }
     if (post_count > 1 && is_missing && is_post_planned_at(e, entry, seq + 1) &&
         is_post_planned_at(e, &post[1]->entry, seq)) {
@@ -138,16 +160,16 @@ static enum harness_verdict settle_bucket(const struct harness_emulation *e, uin
         return is_post_planned_at(e, &post[1]->entry, seq + 1) ? HARNESS_VERDICT_MISMATCH_BUCKET
                                                                : deviation->verdict;
     }
-    if (!is_ready(e, rank, &program->buckets[planned->index], entry, entry->index)) {
+    if (!is_ready(e, rank, &buckets->items[planned->index], entry, entry->index)) {
         return deviation->verdict;
     }
     return is_missing
-               ? (is_ready(e, rank, &program->buckets[deviation->got.index], entry, entry->index)
+               ? (is_ready(e, rank, &buckets->items[deviation->got.index], entry, entry->index)
                       ? deviation->verdict
                       : HARNESS_VERDICT_MISMATCH_BUCKET)
            /* Its gradients became ready after the operation before: they were its own. */
-           : !is_first && !is_ready(e, rank, &program->buckets[planned->index], entry,
-                                    post[-1]->entry.index)
+           : !is_first &&
+                   !is_ready(e, rank, &buckets->items[planned->index], entry, post[-1]->entry.index)
                ? HARNESS_VERDICT_MISMATCH_BUCKET
                : deviation->verdict;
 }

@@ -141,11 +141,11 @@ static ddp_status check_used_maps(const struct harness_emulation *e, struct harn
 ddp_status harness_check_reduction(const struct harness_emulation *e, struct harness_findings *out,
                                    struct ddp_err *err)
 {
-    (void)err;
     for (size_t i = 0; i < e->compare.count && !harness_emulation_is_restore(e); i++) {
         if (words[e->compare.items[i].stage].what != NULL) {
             report(e, &e->compare.items[i], out);
         }
     }
+    DDP_TRY(harness_reduction_check_posted(e, out, err));
     return harness_emulation_is_restore(e) ? DDP_OK : check_used_maps(e, out);
 }

@@ -13,7 +13,7 @@ static bool is_of_set(const struct harness_schedule *any, const struct ddp_event
 {
     return op->role != DDP_ROLE_PROBE && op->kind == any->kind && op->dtype == any->dtype &&
            elem_count == any->elem_count &&
-           (any->kind != DDP_COLL_BROADCAST || op->root == any->root);
+           (!ddp_coll_kind_has_root(any->kind) || op->root == any->root);
 }
 
 /* The first operation that a rank posted and this schedule serves; NULL: none. */
@@ -85,19 +85,29 @@ static bool is_completed(const struct harness_emulation *e, uint32_t step, uint3
     return false;
 }
 
+/* The planned reduction of a bucket in a step; NULL: there is none. */
+static const struct harness_op *bucket_op(const struct harness_emulation *e, uint32_t step,
+                                          uint32_t bucket)
+{
+    const struct harness_program *program = e->input->program;
+
+    for (size_t i = 0; i < program->op_count; i++) {
+        const struct harness_op *op = &program->ops[i];
+
+        if (op->role == DDP_ROLE_BUCKET && op->index == bucket && op->step == (int32_t)step) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
 /* A rank is known to have posted something else by then: no wonder that no schedule is left. */
 static bool is_off_program(const struct harness_emulation *e, uint32_t step, uint32_t bucket,
                            const struct harness_findings *out)
 {
-    const struct harness_program *program = e->input->program;
-    uint64_t seq = 0;
+    const struct harness_op *op = bucket_op(e, step, bucket);
+    const uint64_t seq = op != NULL ? op->seq : 0;
 
-    for (size_t i = 0; i < program->op_count && seq == 0; i++) {
-        const struct harness_op *op = &program->ops[i];
-        bool is_bucket = op->role == DDP_ROLE_BUCKET && op->index == bucket;
-
-        seq = is_bucket && op->step == (int32_t)step ? op->seq : 0;
-    }
     for (size_t i = 0; i < out->count; i++) {
         const struct harness_finding *finding = &out->items[i];
 
@@ -106,6 +116,32 @@ static bool is_off_program(const struct harness_emulation *e, uint32_t step, uin
         }
     }
     return false;
+}
+
+/* A rank completed it without the others, and had never run one like it: that is why it left no
+ * schedule, and what was found of it is the reason. */
+static bool is_never_run(const struct harness_emulation *e, uint32_t step, uint32_t bucket,
+                         const struct harness_findings *out)
+{
+    const struct harness_op *op = bucket_op(e, step, bucket);
+    const struct harness_schedule_set *set =
+        op == NULL ? NULL
+                   : harness_schedules_find(&e->schedules, op->kind, NULL, op->elem_count,
+                                            op->dtype, op->root);
+    bool is_found = false;
+
+    for (size_t i = 0; set != NULL && i < out->count; i++) {
+        const struct harness_finding *finding = &out->items[i];
+
+        for (uint32_t r = 0;
+             r < set->size && finding->oracle == HARNESS_ORACLE_SCHEDULE &&
+             finding->verdict == HARNESS_VERDICT_VALUE_LOST && finding->op.seq == op->seq;
+             r++) {
+            is_found =
+                is_found || (set->member[r] == NULL && harness_rank_set_has(&finding->culprits, r));
+        }
+    }
+    return is_found;
 }
 
 /* --- what ran --------------------------------------------------------------------------------- */
@@ -209,7 +245,8 @@ static void count_posts(struct posts *posts, uint32_t rank)
 }
 
 /* A rank on which the completed operation depends and that had not posted it by then; -1: none. A
- * broadcast depends on its root, all else on everybody. */
+ * broadcast depends on its root, all else on everybody; but of a reduction to a root, who is not
+ * the root has only sent, and where there are no elements, nobody depends on anybody. */
 static int64_t missing_rank(const struct posts *posts, const struct harness_trace_event *done)
 {
     const struct harness_emulation *e = posts->e;
@@ -218,6 +255,10 @@ static int64_t missing_rank(const struct posts *posts, const struct harness_trac
     uint32_t first = op.kind == DDP_COLL_BROADCAST ? op.root : 0;
     uint32_t end = op.kind == DDP_COLL_BROADCAST ? op.root + 1 : e->world;
 
+    if ((op.kind == DDP_COLL_REDUCE && done->rank != op.root) ||
+        (op.kind != DDP_COLL_BARRIER && done->entry.arg[2] == 0)) {
+        return -1;
+    }
     if (posts->rank_count[seq] == e->world &&
         posts->last[seq]->entry.time_ns <= done->entry.time_ns) {
         return -1;
@@ -261,6 +302,60 @@ static void check_order(const struct posts *posts, uint32_t rank, struct harness
     }
 }
 
+/* Whether another rank that posted it has not completed it, or got something else. */
+static bool is_different_elsewhere(const struct harness_emulation *e, uint32_t rank, uint64_t seq,
+                                   uint64_t hash)
+{
+    bool is_found = false;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        const struct harness_trace_event *post =
+            harness_index_with_seq(&e->index, r, DDP_EVENT_COLL_POST, seq);
+        const struct harness_trace_event *done =
+            harness_index_with_seq(&e->index, r, DDP_EVENT_COLL_DONE, seq);
+
+        is_found = is_found || (r != rank && post != NULL &&
+                                (done == NULL || done->entry.arg[4] != hash ||
+                                 harness_index_status(done->entry.arg[3]) != DDP_OK));
+    }
+    return is_found;
+}
+
+/* The first sum that a rank says is done and never began: others left a schedule of it and this
+ * rank none, what came out is what went in, and others have something else. */
+static void check_begun(const struct harness_emulation *e, uint32_t rank,
+                        struct harness_findings *out)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_DONE, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *arg = list[i]->entry.arg;
+        const struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
+        const struct harness_trace_event *post =
+            harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, arg[0]);
+        const struct harness_schedule_set *set =
+            harness_schedules_find(&e->schedules, op.kind, NULL, arg[2], op.dtype, op.root);
+        struct harness_finding finding;
+
+        if (op.kind != DDP_COLL_ALL_REDUCE || harness_index_status(arg[3]) != DDP_OK ||
+            post == NULL || set == NULL || rank >= set->size || set->member[rank] != NULL ||
+            arg[4] == 0 || post->entry.arg[4] != arg[4] ||
+            !is_different_elsewhere(e, rank, arg[0], arg[4])) {
+            continue;
+        }
+        begin(e, HARNESS_VERDICT_VALUE_LOST, rank, list[i], out, &finding);
+        (void)snprintf(finding.text, sizeof(finding.text),
+                       "rank %u completed %s %llu (%s) without a step of it: what came out is what "
+                       "it put in, and it left no schedule",
+                       rank, ddp_coll_kind_name(op.kind), (unsigned long long)arg[0],
+                       ddp_coll_role_name(op.role));
+        harness_subject_merge(&finding, out);
+        return;
+    }
+}
+
 static ddp_status check_orders(const struct harness_emulation *e, struct harness_findings *out)
 {
     /* Ranks number their operations from 1 without gaps, and each leaves several events. */
@@ -288,16 +383,23 @@ ddp_status harness_check_schedule(const struct harness_emulation *e, struct harn
 {
     (void)err;
     DDP_TRY(prove_all(e, out));
+    for (uint32_t r = 0; r < e->world; r++) {
+        check_roots(e, r, out);
+    }
+    for (uint32_t r = 0; r < e->world; r++) {
+        check_begun(e, r, out);
+    }
+    if (e->input->trace->lost_count == 0) {
+        /* Else a post may be one of the lost events; the run is inconclusive anyway. */
+        DDP_TRY(check_orders(e, out));
+    }
     if (e->unknown_sum.is_set && is_completed(e, e->unknown_sum.step, e->unknown_sum.bucket) &&
-        !is_off_program(e, e->unknown_sum.step, e->unknown_sum.bucket, out)) {
+        !is_off_program(e, e->unknown_sum.step, e->unknown_sum.bucket, out) &&
+        !is_never_run(e, e->unknown_sum.step, e->unknown_sum.bucket, out)) {
         out->is_evidence_lost = true;
         (void)snprintf(out->lost_text, sizeof(out->lost_text),
                        "bucket %u was reduced in step %u, and its order is not known: %s",
                        e->unknown_sum.bucket, e->unknown_sum.step, e->unknown_sum.why);
     }
-    for (uint32_t r = 0; r < e->world; r++) {
-        check_roots(e, r, out);
-    }
-    /* If events were lost, a post may be one of them; the run is inconclusive anyway. */
-    return e->input->trace->lost_count > 0 ? DDP_OK : check_orders(e, out);
+    return DDP_OK;
 }

@@ -13,12 +13,12 @@ const char *harness_subject_param_name(const struct harness_emulation *e, int32_
 void harness_subject_set_bucket(const struct harness_emulation *e, uint32_t bucket,
                                 struct harness_finding *finding)
 {
-    const struct harness_bucket *planned;
+    const struct harness_bucket *planned =
+        harness_program_bucket(e->input->program, finding->step, bucket);
 
-    if (bucket >= e->buckets.count) {
+    if (planned == NULL) {
         return;
     }
-    planned = &e->input->program->buckets[bucket];
     for (uint32_t i = 0; i < planned->param_count; i++) {
         harness_finding_add_param(finding, planned->params[i]);
     }

@@ -29,11 +29,20 @@ void harness_usage_blame_awaited(const struct harness_emulation *emulation, uint
 void harness_usage_check_victims(const struct harness_emulation *emulation,
                                  struct harness_findings *out);
 
+/* evaluation.c, of the ledger: every sample is evaluated once, and ranks add up the same. */
+DDP_MUST_USE ddp_status harness_check_evaluations(const struct harness_emulation *emulation,
+                                                  struct harness_findings *out,
+                                                  struct ddp_err *err);
+
 /* usage_links.c: the part about connections that broke between ranks that live; false: none did.
  * ends: the ranks of the one that broke first. */
 bool harness_usage_check_links(const struct harness_emulation *emulation,
                                const struct harness_rank_set *victims, struct harness_findings *out,
                                uint32_t ends[2]);
+
+/* reduction_posted.c: the part of the reduction oracle about job.posts. */
+ddp_status harness_reduction_check_posted(const struct harness_emulation *emulation,
+                                          struct harness_findings *out, struct ddp_err *err);
 
 /* What kind of difference it is, as far as its tensors are at hand; CORRUPTED otherwise. */
 enum harness_verdict harness_subject_verdict(const struct harness_difference *difference);
@@ -41,6 +50,7 @@ enum harness_verdict harness_subject_verdict(const struct harness_difference *di
 void harness_subject_set_difference(const struct harness_emulation *emulation,
                                     const struct harness_difference *difference,
                                     struct harness_finding *finding);
+/* As buckets are in the finding's step. */
 void harness_subject_set_bucket(const struct harness_emulation *emulation, uint32_t bucket,
                                 struct harness_finding *finding);
 /* Adds a finding; ranks that did the same in one operation are one finding, in the first one's

@@ -25,8 +25,10 @@ static const char *when(const struct harness_tree_map *map)
 static void name_buckets(const struct harness_emulation *e, const struct harness_tree_map *map,
                          struct harness_finding *finding)
 {
-    for (size_t b = e->buckets.count; b-- > 0;) {
-        if (e->input->program->buckets[b].elem_count == map->elem_count) {
+    const struct harness_buckets *buckets = &e->input->program->first;
+
+    for (size_t b = buckets->count; b-- > 0;) {
+        if (buckets->items[b].elem_count == map->elem_count) {
             harness_subject_set_bucket(e, (uint32_t)b, finding);
         }
     }

@@ -23,6 +23,24 @@ DDP_MUST_USE ddp_status harness_bucket_assign(struct ddp_mem *mem, const struct 
                                               size_t param_count, size_t first_cap_bytes,
                                               size_t cap_bytes, struct harness_bucket **out,
                                               size_t *out_count);
+/* PyTorch's assignment. walk: the order in which parameters are taken; NULL: forwards, and then the
+ * bucket with the highest first parameter comes first. Else buckets are in the order in which they
+ * reach their caps; those that never do come last, by their last parameters. Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status harness_bucket_assign_pytorch(
+    struct ddp_mem *mem, const struct ddp_param *params, size_t param_count, const uint32_t *walk,
+    size_t first_cap_bytes, size_t cap_bytes, struct harness_bucket **out, size_t *out_count);
+/* The job's buckets before and after they are rebuilt; *rebuilt stays empty if they never are. */
+DDP_MUST_USE ddp_status harness_bucket_assign_job(struct ddp_mem *mem,
+                                                  const struct harness_job *job,
+                                                  const struct harness_tables *model,
+                                                  struct harness_buckets *first,
+                                                  struct harness_buckets *rebuilt);
+/* Other buckets in the place of *target, as a copy. Errors: E_NOMEM, then *target is as before. */
+DDP_MUST_USE ddp_status harness_bucket_replace(struct ddp_mem *mem,
+                                               const struct harness_buckets *source,
+                                               struct harness_buckets *target);
+/* Whether the job's buckets are rebuilt after the first pass that reduces. */
+bool harness_bucket_is_rebuilt(const struct harness_job *job);
 void harness_bucket_free(struct ddp_mem *mem, struct harness_bucket *buckets, size_t count);
 
 #ifdef __cplusplus

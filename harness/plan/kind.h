@@ -43,8 +43,10 @@ enum harness_guest_adapter {
     HARNESS_GUEST_ADAPTER_TABLE(HARNESS_KIND_ENUM) HARNESS_GUEST_ADAPTER_COUNT
 };
 
-#define HARNESS_BUCKET_ORDER_TABLE(X) \
-    X(HARNESS_BUCKET_ORDER_REVERSE, "reverse", "parameters backwards, a bucket closes at its cap")
+#define HARNESS_BUCKET_ORDER_TABLE(X)                                                              \
+    X(HARNESS_BUCKET_ORDER_REVERSE, "reverse", "parameters backwards, a bucket closes at its cap") \
+    X(HARNESS_BUCKET_ORDER_PYTORCH, "pytorch",                                                     \
+      "PyTorch's: rebuilt after the first step, as gradients became ready on rank 0")
 enum harness_bucket_order {
     HARNESS_BUCKET_ORDER_TABLE(HARNESS_KIND_ENUM) HARNESS_BUCKET_ORDER_COUNT
 };
@@ -111,6 +113,12 @@ enum harness_leak { HARNESS_LEAK_TABLE(HARNESS_KIND_ENUM) HARNESS_LEAK_COUNT };
     X(HARNESS_OPTIMIZER_SGD, "sgd", "momentum dampening nesterov", "torch.optim.SGD") \
     X(HARNESS_OPTIMIZER_ADAMW, "adamw", "beta1 beta2 eps", "torch.optim.AdamW")
 enum harness_optimizer_kind { HARNESS_OPTIMIZER_TABLE(HARNESS_KIND_ENUM) HARNESS_OPTIMIZER_COUNT };
+
+#define HARNESS_EVALUATION_TABLE(X)                                \
+    X(HARNESS_EVALUATION_SHARDED, "sharded",                       \
+      "each rank its share, without padding; then one all-gather") \
+    X(HARNESS_EVALUATION_RANK0, "rank0", "rank 0 all samples; nothing is posted")
+enum harness_evaluation { HARNESS_EVALUATION_TABLE(HARNESS_KIND_ENUM) HARNESS_EVALUATION_COUNT };
 
 #define HARNESS_LR_SCALING_TABLE(X)                                     \
     X(HARNESS_LR_SCALING_NONE, "none", "not at all")                    \
@@ -314,6 +322,7 @@ const char *harness_collective_name(struct harness_collective collective);
     X(EDITS, "edit", HARNESS_EDIT_TABLE)                                     \
     X(KEY_EDITS, "edit of keys", HARNESS_KEY_EDIT_TABLE)                     \
     X(OPTIMIZERS, "optimizer", HARNESS_OPTIMIZER_TABLE)                      \
+    X(EVALUATIONS, "evaluation", HARNESS_EVALUATION_TABLE)                   \
     X(LR_SCALINGS, "scaling of the learning rate", HARNESS_LR_SCALING_TABLE) \
     X(LR_DECAYS, "decay of the learning rate", HARNESS_LR_DECAY_TABLE)       \
     X(BUCKET_ORDERS, "bucket order", HARNESS_BUCKET_ORDER_TABLE)             \

@@ -18,12 +18,15 @@ static void add_params(const struct harness_program *program, const struct harne
 void harness_op_text_add(const struct harness_program *program, struct ddp_event_op op,
                          uint64_t seq, struct ddp_text *out)
 {
+    const struct harness_bucket *bucket =
+        harness_program_bucket(program, harness_program_step_at(program, seq), op.index);
+
     ddp_text_add(out, "%s seq %llu (%s", ddp_coll_kind_name(op.kind), (unsigned long long)seq,
                  ddp_coll_role_name(op.role));
     if (op.role == DDP_ROLE_BUCKET) {
         ddp_text_add(out, " %u", op.index);
-        if (op.index < program->bucket_count) {
-            add_params(program, &program->buckets[op.index], out);
+        if (bucket != NULL) {
+            add_params(program, bucket, out);
         }
     }
     ddp_text_add(out, ")");

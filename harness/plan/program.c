@@ -7,6 +7,7 @@
 
 #include "ddpcore/base/hash.h"
 #include "harness/plan/bucket.h"
+#include "harness/plan/posted.h"
 
 /* Parameters and buffers travel in pieces of at most this size when replicas are made equal. */
 #define SYNC_CHUNK_BYTES ((size_t)250 * 1024 * 1024)
@@ -17,8 +18,9 @@ struct emitter {
     const struct harness_tables *model;
     const uint64_t *batch_count; /* NULL: the job does not join */
     int32_t step;
-    uint32_t root;      /* of broadcasts: the last rank that has data, under join */
-    bool is_buffer_due; /* the pass before was synchronised; true before the first */
+    uint32_t root;       /* of broadcasts: the last rank that has data, under join */
+    bool is_buffer_due;  /* the pass before was synchronised; true before the first */
+    bool is_rebuild_due; /* the pass before was the first one that reduced */
 };
 
 /* op: the fields that depend on the role; the others are filled in here. */
@@ -169,16 +171,19 @@ static ddp_status emit_flag(struct emitter *emitter, enum ddp_coll_role role, ui
 
 static ddp_status emit_backward(struct emitter *emitter)
 {
-    const struct harness_program *program = emitter->program;
+    struct harness_program *program = emitter->program;
+    const struct harness_buckets *buckets = harness_program_buckets(program, emitter->step);
 
-    for (size_t b = 0; b < program->bucket_count; b++) {
+    for (size_t b = 0; b < buckets->count; b++) {
         struct harness_op op =
-            make_op(DDP_COLL_ALL_REDUCE, program->buckets[b].dtype, program->buckets[b].elem_count);
+            make_op(DDP_COLL_ALL_REDUCE, buckets->items[b].dtype, buckets->items[b].elem_count);
 
         op.index = (uint32_t)b;
         DDP_TRY(emit(emitter, DDP_PHASE_BACKWARD, DDP_ROLE_BUCKET, &op));
     }
-    if (emitter->job->find_unused_parameters && program->bucket_count > 0) {
+    emitter->is_rebuild_due =
+        program->rebuilt_step == INT32_MAX && harness_bucket_is_rebuilt(emitter->job);
+    if (emitter->job->find_unused_parameters && buckets->count > 0) {
         struct harness_op op = make_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_I32, program->param_count);
 
         return emit(emitter, DDP_PHASE_REDUCE, DDP_ROLE_USED_MAP, &op);
@@ -193,6 +198,18 @@ static ddp_status emit_barrier(struct emitter *emitter, enum ddp_phase phase)
     return emit(emitter, phase, DDP_ROLE_BARRIER, &op);
 }
 
+/* What all ranks' shares come to: a loss and a number of samples of each. */
+static ddp_status emit_evaluation(struct emitter *emitter, uint64_t steps_done)
+{
+    const struct harness_job *job = emitter->job;
+    struct harness_op op = make_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_F64, 2);
+
+    return job->evaluate_every == 0 || steps_done % job->evaluate_every != 0 ||
+                   job->evaluation != HARNESS_EVALUATION_SHARDED
+               ? DDP_OK
+               : emit(emitter, DDP_PHASE_FORWARD, DDP_ROLE_EVALUATION, &op);
+}
+
 /* The ranks agree on the highest rank that offers to broadcast. */
 static ddp_status emit_last(struct emitter *emitter)
 {
@@ -200,6 +217,31 @@ static ddp_status emit_last(struct emitter *emitter)
 
     op.redop = DDP_REDOP_MAX;
     return emit(emitter, DDP_PHASE_JOIN, DDP_ROLE_JOIN_LAST, &op);
+}
+
+/* Rank 0 hands out the parameters in the order of their new buckets, with the number of buckets
+ * behind them, and the sizes of the buckets. Under strict the ranks then compare a hash of what
+ * they got. */
+static ddp_status emit_rebuild(struct emitter *emitter)
+{
+    struct harness_program *program = emitter->program;
+    struct harness_op op = make_op(DDP_COLL_BROADCAST, DDP_DTYPE_I32, program->param_count + 1);
+
+    if (!emitter->is_rebuild_due) {
+        return DDP_OK;
+    }
+    emitter->is_rebuild_due = false;
+    program->rebuilt_step = emitter->step;
+    DDP_TRY(emit(emitter, DDP_PHASE_BUFFER, DDP_ROLE_REBUILD, &op));
+    op = make_op(DDP_COLL_BROADCAST, DDP_DTYPE_I32, program->rebuilt.count);
+    op.index = 1;
+    DDP_TRY(emit(emitter, DDP_PHASE_BUFFER, DDP_ROLE_REBUILD, &op));
+    if (emitter->job->semantics == HARNESS_SEMANTICS_PYTORCH) {
+        return DDP_OK;
+    }
+    op = make_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_U8, sizeof(uint64_t));
+    op.index = 2;
+    return emit(emitter, DDP_PHASE_BUFFER, DDP_ROLE_REBUILD, &op);
 }
 
 /* Buffers come before a forward pass that syncs; in pytorch, and under join, before one that
@@ -232,6 +274,7 @@ static ddp_status emit_pass(struct emitter *emitter, uint32_t micro)
             DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_PRESENT, 1));
         }
     }
+    DDP_TRY(emit_rebuild(emitter));
     DDP_TRY(emit_buffer_pass(emitter, is_synced));
     emitter->is_buffer_due = is_synced;
     if (job->join.is_set) {
@@ -272,6 +315,23 @@ static uint32_t last_active(const struct harness_job *job, const uint64_t *batch
     return rank - 1;
 }
 
+/* job.posts, before the update. */
+static ddp_status emit_posts(struct emitter *emitter)
+{
+    for (uint32_t i = 0; i < emitter->job->posts.count; i++) {
+        struct harness_posted posted;
+        struct harness_op op;
+
+        DDP_TRY(harness_posted_parse(emitter->job->posts.items[i], &posted, NULL));
+        op = make_op(posted.kind, posted.dtype, posted.elem_count);
+        op.redop = posted.redop;
+        op.root = posted.root;
+        op.index = i;
+        DDP_TRY(emit(emitter, DDP_PHASE_REDUCE, DDP_ROLE_USER, &op));
+    }
+    return DDP_OK;
+}
+
 static ddp_status emit_steps(struct emitter *emitter, uint64_t passes)
 {
     const struct harness_job *job = emitter->job;
@@ -285,10 +345,16 @@ static ddp_status emit_steps(struct emitter *emitter, uint64_t passes)
         emitter->root =
             emitter->batch_count == NULL ? 0 : last_active(job, emitter->batch_count, pass);
         DDP_TRY(emit_pass(emitter, micro));
+        if (micro + 1 == job->micro_batches) {
+            DDP_TRY(emit_posts(emitter));
+        }
         /* Under join nothing mirrors a barrier for the ranks whose data has ended. */
         if (micro + 1 == job->micro_batches && job->checkpoint_every != 0 && !job->join.is_set &&
             steps_done % job->checkpoint_every == 0) {
             DDP_TRY(emit_barrier(emitter, DDP_PHASE_CHECKPOINT));
+        }
+        if (micro + 1 == job->micro_batches) {
+            DDP_TRY(emit_evaluation(emitter, steps_done));
         }
     }
     return DDP_OK;
@@ -327,6 +393,28 @@ static ddp_status emit_all(struct emitter *emitter)
     return emit_barrier(emitter, DDP_PHASE_TEARDOWN);
 }
 
+static uint64_t hash_buckets(uint64_t hash, const struct harness_buckets *buckets)
+{
+    for (size_t b = 0; b < buckets->count; b++) {
+        for (uint32_t i = 0; i < buckets->items[b].param_count; i++) {
+            hash = ddp_hash_combine(hash, buckets->items[b].params[i]);
+        }
+    }
+    return hash;
+}
+
+/* As the core makes it of what it received. */
+static uint64_t hash_list(const struct harness_buckets *buckets)
+{
+    uint64_t hash = ddp_hash_combine(ddp_hash_text("buckets"), buckets->count);
+
+    hash = hash_buckets(hash, buckets);
+    for (size_t b = 0; b < buckets->count; b++) {
+        hash = ddp_hash_combine(hash, buckets->items[b].param_count);
+    }
+    return hash;
+}
+
 static uint64_t hash_program(const struct harness_program *program)
 {
     uint64_t hash = ddp_hash_text("harness_program");
@@ -340,21 +428,15 @@ static uint64_t hash_program(const struct harness_program *program)
         hash = ddp_hash_combine(hash, op->elem_count);
         hash = ddp_hash_combine(hash, (op->is_root_known ? 2u : 0u) | 1u);
     }
-    for (size_t b = 0; b < program->bucket_count; b++) {
-        for (uint32_t i = 0; i < program->buckets[b].param_count; i++) {
-            hash = ddp_hash_combine(hash, program->buckets[b].params[i]);
-        }
-    }
-    return hash;
+    hash = hash_buckets(hash, &program->first);
+    return hash_buckets(hash, &program->rebuilt);
 }
 
 ddp_status harness_program_build(struct ddp_mem *mem, const struct harness_plan *plan,
                                  const struct harness_tables *model, const uint64_t *batch_count,
                                  struct harness_program *out)
 {
-    struct emitter emitter = {out, &plan->job, model, batch_count, -1, 0, true};
-    size_t first_cap_bytes;
-    size_t cap_bytes;
+    struct emitter emitter = {out, &plan->job, model, batch_count, -1, 0, true, false};
     ddp_status status;
 
     memset(out, 0, sizeof(*out));
@@ -362,9 +444,12 @@ ddp_status harness_program_build(struct ddp_mem *mem, const struct harness_plan 
     out->params = model->params;
     out->param_count = model->param_count;
     out->buffer_count = model->buffer_count;
-    harness_bucket_caps(&plan->job, &first_cap_bytes, &cap_bytes);
-    status = harness_bucket_assign(mem, model->params, model->param_count, first_cap_bytes,
-                                   cap_bytes, &out->buckets, &out->bucket_count);
+    out->rebuilt_step = INT32_MAX;
+    status = harness_bucket_assign_job(mem, &plan->job, model, &out->first, &out->rebuilt);
+    out->rebuilt_hash = hash_list(&out->rebuilt);
+    if (status == DDP_OK && model->announced != NULL && out->rebuilt.count > 0) {
+        status = harness_bucket_replace(mem, model->announced, &out->rebuilt);
+    }
     if (status == DDP_OK) {
         status = emit_all(&emitter);
     }
@@ -378,7 +463,8 @@ ddp_status harness_program_build(struct ddp_mem *mem, const struct harness_plan 
 
 void harness_program_fini(struct harness_program *program)
 {
-    harness_bucket_free(program->mem, program->buckets, program->bucket_count);
+    harness_bucket_free(program->mem, program->first.items, program->first.count);
+    harness_bucket_free(program->mem, program->rebuilt.items, program->rebuilt.count);
     ddp_mem_free(program->mem, program->ops);
     memset(program, 0, sizeof(*program));
 }

@@ -33,20 +33,34 @@ struct harness_bucket {
     uint32_t param_count;
 };
 
-/* The model's tables (ref_model_describe): names, types and sizes. */
+/* The buckets that are in force in some steps. */
+struct harness_buckets {
+    struct harness_bucket *items;
+    size_t count;
+};
+
+/* The model's tables (ref_model_describe): names, types and sizes; and what became of its buckets.
+ */
 struct harness_tables {
     const struct ddp_param *params;
     size_t param_count;
     const struct ddp_buffer *buffers;
     size_t buffer_count;
+    /* [param_count] order in which parameters become ready on rank 0 in the pass after which
+     * buckets are rebuilt, as the reference has it. NULL: forwards. */
+    const uint32_t *ready_order;
+    /* What only the run can know: the buckets that rank 0 announced then, if they are others. The
+     * program that is judged with has them, so that one wrong list is one finding. NULL: none. */
+    const struct harness_buckets *announced;
 };
 
 struct harness_program {
     struct ddp_mem *mem;
     struct harness_op *ops;
     size_t op_count, op_capacity;
-    struct harness_bucket *buckets;
-    size_t bucket_count;
+    struct harness_buckets first, rebuilt; /* rebuilt: none, unless the order is PyTorch's */
+    int32_t rebuilt_step;                  /* the first one with rebuilt buckets; INT32_MAX: none */
+    uint64_t rebuilt_hash; /* of the list that hands them out, as ranks record what they received */
     const struct ddp_param *params; /* the model's, borrowed */
     size_t param_count;
     size_t buffer_count;
@@ -60,6 +74,19 @@ DDP_MUST_USE ddp_status harness_program_build(struct ddp_mem *mem, const struct 
                                               const uint64_t *batch_count,
                                               struct harness_program *out);
 void harness_program_fini(struct harness_program *program);
+/* The buckets of a step; those of step -1 are the first ones. */
+const struct harness_buckets *harness_program_buckets(const struct harness_program *program,
+                                                      int32_t step);
+/* Bucket `index` of a step; NULL if it has no such bucket. */
+const struct harness_bucket *harness_program_bucket(const struct harness_program *program,
+                                                    int32_t step, uint64_t index);
+/* The bucket of a parameter in a step; UINT32_MAX: there is no such parameter. */
+uint32_t harness_program_bucket_of(const struct harness_program *program, int32_t step,
+                                   uint32_t param);
+/* The most buckets that a step has. */
+size_t harness_program_bucket_max(const struct harness_program *program);
+/* The step in force where an operation is planned; past the end, the last one's. */
+int32_t harness_program_step_at(const struct harness_program *program, uint64_t seq);
 /* The planned operation of a sequence number; NULL past the end. */
 const struct harness_op *harness_program_at(const struct harness_program *program, uint64_t seq);
 /* What a posted operation differs in: HARNESS_VERDICT_NONE, or MISMATCH.{OP, COUNT, DTYPE,

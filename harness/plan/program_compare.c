@@ -16,7 +16,7 @@ enum { LOOK_AHEAD = 64, EXPLANATION_COUNT = 2 };
 static enum harness_verdict first_difference(const struct harness_op *planned,
                                              const struct ddp_event_op *op, uint64_t elem_count)
 {
-    bool has_root = planned->kind == DDP_COLL_BROADCAST && planned->is_root_known;
+    bool has_root = ddp_coll_kind_has_root(planned->kind) && planned->is_root_known;
 
     if (op->kind != planned->kind || op->role != planned->role) {
         return HARNESS_VERDICT_MISMATCH_OP;
@@ -24,7 +24,7 @@ static enum harness_verdict first_difference(const struct harness_op *planned,
     if (planned->kind != DDP_COLL_BARRIER && op->dtype != planned->dtype) {
         return HARNESS_VERDICT_MISMATCH_DTYPE;
     }
-    if (planned->kind == DDP_COLL_ALL_REDUCE && op->redop != planned->redop) {
+    if (ddp_coll_kind_is_sum(planned->kind) && op->redop != planned->redop) {
         return HARNESS_VERDICT_MISMATCH_REDUCTION;
     }
     if (has_root && op->root != planned->root) {
@@ -121,6 +121,13 @@ static enum harness_verdict compare_place(const struct harness_program *program,
 int32_t harness_program_end(const struct harness_program *program)
 {
     return program->op_count == 0 ? -1 : program->ops[program->op_count - 1].step;
+}
+
+int32_t harness_program_step_at(const struct harness_program *program, uint64_t seq)
+{
+    const struct harness_op *op = harness_program_at(program, seq);
+
+    return op != NULL ? op->step : harness_program_end(program);
 }
 
 int32_t harness_program_step_of(const struct harness_program *program, uint64_t phase,

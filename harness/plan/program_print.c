@@ -1,11 +1,10 @@
 /* program.txt: the bucket table, then one line an operation. For people and diffs; never parsed. */
 #include "harness/plan/program.h"
 
-static void print_bucket(const struct harness_program *program, size_t b, struct ddp_text *out)
+static void print_bucket(const struct harness_program *program, const char *what, size_t b,
+                         const struct harness_bucket *bucket, struct ddp_text *out)
 {
-    const struct harness_bucket *bucket = &program->buckets[b];
-
-    ddp_text_add(out, "bucket %zu elems %zu", b, bucket->elem_count);
+    ddp_text_add(out, "%s %zu elems %zu", what, b, bucket->elem_count);
     for (uint32_t i = 0; i < bucket->param_count; i++) {
         ddp_text_add(out, " %s@%zu", program->params[bucket->params[i]].name, bucket->offsets[i]);
     }
@@ -21,12 +20,12 @@ static void print_op(const struct harness_op *op, struct ddp_text *out)
         ddp_text_add(out, " %s", ddp_dtype_name(op->dtype));
         ddp_text_add(out, "[%llu]", (unsigned long long)op->elem_count);
     }
-    if (op->kind == DDP_COLL_ALL_REDUCE) {
+    if (ddp_coll_kind_is_sum(op->kind)) {
         ddp_text_add(out, " %s", ddp_redop_name(op->redop));
     }
-    if (op->kind == DDP_COLL_BROADCAST && op->is_root_known) {
+    if (ddp_coll_kind_has_root(op->kind) && op->is_root_known) {
         ddp_text_add(out, " root %u", op->root);
-    } else if (op->kind == DDP_COLL_BROADCAST) {
+    } else if (ddp_coll_kind_has_root(op->kind)) {
         ddp_text_add(out, " root ?");
     }
     ddp_text_add(out, "\n");
@@ -35,9 +34,12 @@ static void print_op(const struct harness_op *op, struct ddp_text *out)
 void harness_program_print(const struct harness_program *program, struct ddp_text *out)
 {
     ddp_text_add(out, "# %zu operations, %zu buckets, hash %016llx\n", program->op_count,
-                 program->bucket_count, (unsigned long long)program->hash);
-    for (size_t b = 0; b < program->bucket_count; b++) {
-        print_bucket(program, b, out);
+                 program->first.count, (unsigned long long)program->hash);
+    for (size_t b = 0; b < program->first.count; b++) {
+        print_bucket(program, "bucket", b, &program->first.items[b], out);
+    }
+    for (size_t b = 0; b < program->rebuilt.count; b++) {
+        print_bucket(program, "rebuilt bucket", b, &program->rebuilt.items[b], out);
     }
     for (size_t i = 0; i < program->op_count; i++) {
         print_op(&program->ops[i], out);

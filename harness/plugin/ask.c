@@ -279,7 +279,8 @@ ddp_status harness_plugin_describe(const char *program, const char *path,
     *out = (struct harness_plugin_about){.kind = plugin->hello.kind,
                                          .claims = plugin->hello.claims,
                                          .needs = plugin->hello.needs,
-                                         .is_opaque = plugin->hello.is_opaque != 0};
+                                         .is_opaque = plugin->hello.is_opaque != 0,
+                                         .has_abort = plugin->hello.has_abort != 0};
     (void)snprintf(out->name, sizeof out->name, "%s", plugin->hello.name);
     harness_plugin_close(plugin);
     return DDP_OK;

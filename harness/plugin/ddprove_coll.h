@@ -161,7 +161,13 @@ struct ddprove_coll_call {
     void *output;
 };
 
-#define DDPROVE_COLL_BY_MPIRUN 1u /* needs: ranks that mpirun has started */
+/* What it needs; bits. */
+#define DDPROVE_COLL_BY_MPIRUN 1u /* ranks that mpirun has started */
+#define DDPROVE_COLL_ONE_COMM  2u /* a process opens it once, and no second one beside */
+
+/* More claims, of this form. */
+#define DDPROVE_COLL_TELLS_MISMATCH 4u /* ranks that ask for different things get an error */
+#define DDPROVE_COLL_TELLS_DEATH    8u /* the others' calls end once a rank's process has ended */
 
 struct ddprove_coll_opaque {
     uint32_t version;      /* DDPROVE_COLL_OPAQUE_VERSION */

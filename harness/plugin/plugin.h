@@ -45,6 +45,7 @@ struct harness_plugin_about {
     char name[32];
     uint32_t kind, claims, needs;
     bool is_opaque; /* it moves the data itself, and emits no schedules */
+    bool has_abort;
 };
 /* Asks a process that it is loaded into, and ends it. Errors: those of _open, which takes none that
  * is opaque. */

@@ -156,6 +156,7 @@ static void load_opaque(const struct ddprove_coll_opaque *plugin, const char *pa
         hello->kind = plugin->kind;
         hello->claims = plugin->claims;
         hello->needs = plugin->needs;
+        hello->has_abort = plugin->abort != NULL;
         (void)snprintf(hello->name, sizeof hello->name, "%s", plugin->name);
     }
 }

@@ -16,6 +16,7 @@ struct harness_plugin_hello {
     uint32_t is_loaded;
     uint32_t is_opaque; /* of the other form: it answers no questions */
     uint32_t kind, claims, needs;
+    uint32_t has_abort;
     char name[32];
     char text[512]; /* why it is not loaded */
 };

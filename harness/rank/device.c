@@ -6,6 +6,7 @@
 #include "ddpcore/cuda/cuda.h"
 #include "ddpcore/device/observer.h"
 #include "ddpcore/nccl/nccl.h"
+#include "harness/plan/posted.h"
 #include "harness/rank/probe.h"
 #include "harness/rank/session.h"
 
@@ -153,8 +154,17 @@ static ddp_status create_schedules(struct harness_session *session, bool is_stri
                                               .algorithm = job->collective.algorithm,
                                               .of_kind[DDP_COLL_ALL_GATHER] =
                                                   gathers[job->all_gather]};
-    ddp_status status;
+    ddp_status status = DDP_OK;
 
+    for (size_t i = 0; status == DDP_OK && i < job->posts.count; i++) {
+        struct harness_posted posted;
+
+        status = harness_posted_parse(job->posts.items[i], &posted, session->err);
+        if (status == DDP_OK && posted.algorithm != DDP_ALGORITHM_NONE) {
+            config.of_kind[posted.kind] = posted.algorithm;
+        }
+    }
+    DDP_ASSERT(status == DDP_OK); /* the reader of scenarios has checked them */
     config.node_of_rank = job->nodes;
     config.observer = session->options->run_dir != NULL ? &session->dump.observer : NULL;
     if (session->plan->job.collective.plugin != NULL) {

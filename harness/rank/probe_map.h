@@ -1,5 +1,5 @@
 /* What probes of one all-reduce showed, element by element: ranges of elements and their trees, or
- * why there are none. Pure: values in, text out. Private to rank. */
+ * why there are none. Pure: values in, text out. Of rank and lab. */
 #ifndef HARNESS_RANK_PROBE_MAP_H
 #define HARNESS_RANK_PROBE_MAP_H
 

@@ -1,4 +1,4 @@
-/* A reduction tree, derived from the results of probes. Private to rank.
+/* A reduction tree, derived from the results of probes. Of rank and lab.
  *
  * In probe (i, j) member i contributes +M, member j -M, all others one unit. M absorbs a unit that
  * is added to it; once +M and -M have met, units are kept. So the result counts the units that were

@@ -127,12 +127,17 @@ DDP_MUST_USE ddp_status harness_session_clip(struct harness_session *session);
 /* By a fault: the local gradients, which are then handed to DDP. */
 DDP_MUST_USE ddp_status harness_session_clip_early(struct harness_session *session);
 
+/* evaluate.c: after a step, if the job evaluates then. */
+DDP_MUST_USE ddp_status harness_session_evaluate(struct harness_session *session, uint32_t step);
+
 /* step.c: all optimizer steps, or as many as the rank's data allows. */
 DDP_MUST_USE ddp_status harness_session_train(struct harness_session *session);
 
 /* checkpoint.c */
 /* Rank 0 writes; without join every rank passes a barrier. */
 DDP_MUST_USE ddp_status harness_session_save(struct harness_session *session);
+/* posted.c: the collectives of job.posts, once. */
+DDP_MUST_USE ddp_status harness_session_post(struct harness_session *session, uint32_t step);
 /* Read the options' checkpoint into model and optimizer and set first_step. */
 DDP_MUST_USE ddp_status harness_session_restore(struct harness_session *session);
 

@@ -218,7 +218,9 @@ static ddp_status wrap_model(struct harness_session *session)
     const struct harness_job *job = &session->plan->job;
     struct ddp_config config = {.bucket_cap_bytes = job->bucket_cap_bytes,
                                 .first_bucket_cap_bytes = job->first_bucket_cap_bytes,
-                                .bucket_order = DDP_BUCKET_ORDER_REVERSE,
+                                .bucket_order = job->bucket_order == HARNESS_BUCKET_ORDER_PYTORCH
+                                                    ? DDP_BUCKET_ORDER_PYTORCH
+                                                    : DDP_BUCKET_ORDER_REVERSE,
                                 .gradient_scale = job->gradient_scale == HARNESS_GRADIENT_SCALE_POST
                                                       ? DDP_GRADIENT_SCALE_POST
                                                       : DDP_GRADIENT_SCALE_PRE,

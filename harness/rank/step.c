@@ -305,13 +305,14 @@ static ddp_status run_step(struct harness_session *session, uint32_t step, bool 
             return DDP_OK;
         }
     }
+    DDP_TRY(harness_session_post(session, step));
     DDP_TRY(run_optimizer(session, step));
     DDP_TRY(record_state(session));
     session->steps_done = step + 1;
     if (every > 0 && session->steps_done % every == 0) {
         DDP_TRY(harness_session_save(session));
     }
-    return DDP_OK;
+    return harness_session_evaluate(session, step);
 }
 
 ddp_status harness_session_train(struct harness_session *session)

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "ddpcore/base/text.h"
+#include "harness/plan/bucket.h"
+#include "harness/plan/posted.h"
 #include "harness/scenario/reader.h"
 #include "reference/model.h"
 
@@ -166,6 +168,16 @@ static ddp_status check_device(const struct harness_reader *reader,
                                  "collective %s finds nodes by itself: leave nodes out",
                                  harness_collective_name(job->collective));
     }
+    if (harness_bucket_is_rebuilt(job) &&
+        harness_engine_traits(job->collective.engine)->name != NULL) {
+        const struct harness_yaml_node *order =
+            harness_reader_node(map, HARNESS_ROW_JOB_bucket_order);
+
+        return harness_yaml_fail(order != NULL ? order : map, reader->err, DDP_E_INVALID,
+                                 "collective %s is measured before the first step, and buckets are "
+                                 "rebuilt after it: use bucket_order reverse",
+                                 harness_collective_name(job->collective));
+    }
     if (job->device == harness_engine_traits(job->collective.engine)->device) {
         return DDP_OK;
     }
@@ -174,6 +186,38 @@ static ddp_status check_device(const struct harness_reader *reader,
                                  ? "device cuda needs collective nccl or nccl/<algorithm>, not %s"
                                  : "collective %s needs device cuda",
                              harness_collective_name(job->collective));
+}
+
+/* Ranks whose data has ended would not take part; and a forward pass changes buffers. */
+static ddp_status check_evaluation(const struct harness_reader *reader,
+                                   const struct harness_yaml_node *map,
+                                   const struct harness_job *job)
+{
+    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_evaluate_every);
+    struct ref_model_config model = {.name = job->model};
+    struct ref_model_tables tables = {0};
+    struct ref_data_sizes data;
+    size_t buffer_count;
+
+    if (job->evaluate_every == 0) {
+        return DDP_OK;
+    }
+    if (job->join.is_set) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 "under join ranks end at different steps, and cannot evaluate "
+                                 "together");
+    }
+    DDP_TRY(check_data(reader, map, job, &data));
+    ref_model_defaults(&model, data.feature_count,
+                       data.class_count > 0 ? data.class_count : data.target_count);
+    DDP_TRY(ref_model_describe(ddp_mem_system(), &model, &tables, reader->err));
+    buffer_count = tables.buffer_count;
+    ddp_mem_free(ddp_mem_system(), tables.params);
+    return buffer_count == 0
+               ? DDP_OK
+               : harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                   "model %s has buffers, which an evaluation would change",
+                                   job->model);
 }
 
 static ddp_status check_transport(const struct harness_reader *reader,
@@ -191,6 +235,62 @@ static ddp_status check_transport(const struct harness_reader *reader,
                              HARNESS_TRANSPORT_TCP_RANKS_MAX, job->ranks);
 }
 
+/* One algorithm a kind: a group has one of each. */
+static ddp_status check_post(const struct harness_job *job, size_t index,
+                             enum ddp_algorithm_id of_kind[DDP_COLL_KIND_COUNT],
+                             struct ddp_err *err)
+{
+    struct harness_posted posted;
+
+    DDP_TRY(harness_posted_parse(job->posts.items[index], &posted, err));
+    if (posted.root >= job->ranks) {
+        return ddp_err_set(err, DDP_E_INVALID, "root %u of %u ranks", posted.root, job->ranks);
+    }
+    if (posted.elem_count * job->ranks > 4 * HARNESS_POSTED_ELEMS_MAX) {
+        return ddp_err_set(err, DDP_E_INVALID, "%llu elements for each of %u ranks: too many",
+                           (unsigned long long)posted.elem_count, job->ranks);
+    }
+    if (posted.algorithm != DDP_ALGORITHM_NONE && of_kind[posted.kind] != DDP_ALGORITHM_NONE &&
+        of_kind[posted.kind] != posted.algorithm) {
+        return ddp_err_set(err, DDP_E_INVALID, "a job has one algorithm for each kind");
+    }
+    if (posted.algorithm != DDP_ALGORITHM_NONE) {
+        of_kind[posted.kind] = posted.algorithm;
+    }
+    return DDP_OK;
+}
+
+static ddp_status check_posts(const struct harness_reader *reader,
+                              const struct harness_yaml_node *map, const struct harness_job *job)
+{
+    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_posts);
+    enum ddp_algorithm_id of_kind[DDP_COLL_KIND_COUNT] = {DDP_ALGORITHM_NONE};
+    struct ddp_err err = {{0}};
+
+    if (job->posts.count == 0) {
+        return DDP_OK;
+    }
+    node = node != NULL ? node : map;
+    if (job->posts.count > HARNESS_POSTED_MAX) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "at most %u posts, not %zu",
+                                 HARNESS_POSTED_MAX, job->posts.count);
+    }
+    if (job->join.is_set || job->collective.engine != HARNESS_ENGINE_SCHEDULE) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 job->join.is_set
+                                     ? "under join nothing mirrors posts: leave one of them out"
+                                     : "posts are run by schedules: collective %s is none",
+                                 harness_collective_name(job->collective));
+    }
+    for (size_t i = 0; i < job->posts.count; i++) {
+        if (check_post(job, i, of_kind, &err) != DDP_OK) {
+            return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "posts, entry %zu: %s", i,
+                                     err.text);
+        }
+    }
+    return DDP_OK;
+}
+
 ddp_status harness_scenario_check_job(const struct harness_reader *reader,
                                       const struct harness_yaml_node *map, void *kept)
 {
@@ -203,6 +303,8 @@ ddp_status harness_scenario_check_job(const struct harness_reader *reader,
     DDP_TRY(check_data(reader, map, kept, &data));
     DDP_TRY(check_widths(reader, map, kept, &data));
     DDP_TRY(check_shards(reader, map, kept, &data));
+    DDP_TRY(check_evaluation(reader, map, kept));
     DDP_TRY(check_transport(reader, map, kept));
+    DDP_TRY(check_posts(reader, map, kept));
     return check_device(reader, map, kept);
 }

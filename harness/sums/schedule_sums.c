@@ -137,6 +137,25 @@ static ddp_status convert(struct harness_schedule_sums *sums, uint32_t a, enum d
     return find_or_add(sums, node, out);
 }
 
+/* Of a buffer of a rank, what is its input holds the rank's own data, and the rest nothing. */
+static void fill(uint32_t *value, size_t count, size_t buffer, const struct harness_span *input,
+                 uint32_t rank)
+{
+    size_t begin = buffer == input->buffer ? input->first : count;
+    size_t end = buffer == input->buffer ? input->first + input->elem_count : count;
+
+    DDP_ASSERT(begin <= end && end <= count);
+    for (size_t i = 0; i < begin; i++) {
+        value[i] = HARNESS_SUM_NONE;
+    }
+    for (size_t i = begin; i < end; i++) {
+        value[i] = rank;
+    }
+    for (size_t i = end; i < count; i++) {
+        value[i] = HARNESS_SUM_NONE;
+    }
+}
+
 static ddp_status allocate(struct harness_schedule_sums *sums,
                            const struct harness_schedule_set *set)
 {
@@ -151,6 +170,7 @@ static ddp_status allocate(struct harness_schedule_sums *sums,
     sums->value = ddp_mem_array(sums->mem, set->size, sizeof(*sums->value));
     for (uint32_t r = 0; sums->value != NULL && r < set->size; r++) {
         const struct harness_schedule *member = set->member[r];
+        struct harness_span input = harness_schedule_input(member);
 
         sums->value[r] = ddp_mem_array(sums->mem, member->buffer_count, sizeof(*sums->value[r]));
         for (size_t k = 0; sums->value[r] != NULL && k < member->buffer_count; k++) {
@@ -160,27 +180,13 @@ static ddp_status allocate(struct harness_schedule_sums *sums,
             if (sums->value[r][k] == NULL) {
                 return DDP_E_NOMEM;
             }
-            for (size_t i = 0; i < count; i++) {
-                sums->value[r][k][i] = HARNESS_SUM_NONE;
-            }
+            fill(sums->value[r][k], count, k, &input, r);
         }
         if (sums->value[r] == NULL) {
             return DDP_E_NOMEM;
         }
     }
     return sums->value == NULL ? DDP_E_NOMEM : DDP_OK;
-}
-
-static void fill_inputs(const struct harness_schedule_sums *sums,
-                        const struct harness_schedule_set *set)
-{
-    for (uint32_t r = 0; r < set->size; r++) {
-        struct harness_span input = harness_schedule_input(set->member[r]);
-
-        for (size_t i = 0; i < input.elem_count; i++) {
-            sums->value[r][input.buffer][input.first + i] = r;
-        }
-    }
 }
 
 static ddp_status run_event(struct harness_schedule_sums *sums,
@@ -227,7 +233,6 @@ ddp_status harness_schedule_sums_make(const struct harness_schedule_set *set, st
         return DDP_E_STATE;
     }
     DDP_TRY(allocate(out, set));
-    fill_inputs(out, set);
     for (size_t e = 0; e < set->event_count; e++) {
         DDP_TRY(run_event(out, set, &set->events[e]));
     }

@@ -36,7 +36,8 @@ static int compare_seq(const void *a, const void *b)
 static bool is_about_collective(size_t event)
 {
     return event == DDP_EVENT_COLL_POST || event == DDP_EVENT_COLL_DONE ||
-           event == DDP_EVENT_COLL_QUEUED || event == DDP_EVENT_COLL_WAITED;
+           event == DDP_EVENT_COLL_QUEUED || event == DDP_EVENT_COLL_WAITED ||
+           event == DDP_EVENT_COLL_TAKEN;
 }
 
 static void order_by_seq(struct harness_index *index)

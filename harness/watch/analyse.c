@@ -40,37 +40,50 @@ static void add_victims(const struct harness_watch *watch, struct harness_findin
     }
 }
 
-/* Of calls that others have posted and the rank has not, the first one; others may be waiting in a
- * later one. Left as it is, if the rank has posted the call that *out is. */
-static void choose_first_owed(const struct harness_watch *watch, uint32_t rank,
-                              struct harness_watch_wait *out)
+/* Of calls that others have posted and the rank has not, the first one that is earlier than
+ * *first_ns; 0: of all. False: there is none. */
+static bool find_first_owed(const struct harness_watch *watch, uint32_t rank, uint64_t *first_ns,
+                            struct harness_watch_wait *out)
 {
-    uint64_t first_ns = harness_watch_first_posted_ns(watch, &watch->groups[out->group], out->seq);
+    bool is_found = false;
 
-    if (first_ns == 0 ||
-        harness_watch_reach_of(watch, rank, out->group, out->seq) != HARNESS_WATCH_NOWHERE) {
-        return;
-    }
     for (size_t g = 0; g < watch->group_count; g++) {
         const struct harness_watch_group *group = &watch->groups[g];
         const uint64_t seq = group->members[rank].posted + 1;
         const uint64_t time_ns = harness_watch_first_posted_ns(watch, group, seq);
 
         if (group->members[rank].is_there && !group->is_pair && time_ns != 0 &&
-            time_ns < first_ns) {
-            first_ns = time_ns;
+            (*first_ns == 0 || time_ns < *first_ns)) {
+            *first_ns = time_ns;
             *out = (struct harness_watch_wait){.group = g, .seq = seq};
+            is_found = true;
         }
+    }
+    return is_found;
+}
+
+/* Others may be waiting in a later call than the first one that is owed to them. Left as it is, if
+ * the rank has posted the call that *out is. */
+static void choose_first_owed(const struct harness_watch *watch, uint32_t rank,
+                              struct harness_watch_wait *out)
+{
+    uint64_t first_ns = harness_watch_first_posted_ns(watch, &watch->groups[out->group], out->seq);
+
+    if (first_ns != 0 &&
+        harness_watch_reach_of(watch, rank, out->group, out->seq) == HARNESS_WATCH_NOWHERE) {
+        (void)find_first_owed(watch, rank, &first_ns, out);
     }
 }
 
-/* The call that others wait for, or the one that the rank itself is in. */
+/* The call that others wait for, or the one that the rank itself is in, or the one in which others
+ * have waited for it until that failed. */
 static void say_where(const struct harness_watch *watch, uint32_t rank,
                       struct harness_finding *finding)
 {
     const struct harness_watch_rank *self = &watch->ranks[rank];
     struct harness_watch_wait wait;
-    const bool is_owed = harness_watch_is_needed(watch, rank, &wait);
+    bool is_owed = harness_watch_is_needed(watch, rank, &wait);
+    uint64_t first_ns = 0;
     enum harness_watch_reach reach;
     const struct harness_watch_group *group;
     const struct harness_watch_call *call;
@@ -81,6 +94,8 @@ static void say_where(const struct harness_watch *watch, uint32_t rank,
     }
     if (is_owed) {
         choose_first_owed(watch, rank, &wait);
+    } else if (self->wait_count == 0) {
+        is_owed = find_first_owed(watch, rank, &first_ns, &wait);
     }
     reach =
         is_owed ? harness_watch_reach_of(watch, rank, wait.group, wait.seq) : HARNESS_WATCH_BEGUN;

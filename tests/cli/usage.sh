@@ -186,6 +186,16 @@ says 'drivers: sim ready' doctor
 says ' 0 bad' lint "$scenarios"
 says 'steps/s' train "$scenarios/equivalence/mlp_w4.yaml" --driver sim
 says 'steps/s' train "$scenarios/equivalence/mlp_w4.yaml" --driver proc
+mlp=$scenarios/equivalence/mlp_w4.yaml
+says '4 devices of one process, 20 steps' train "$mlp" --parallel dp
+says 'KiB of tensors' train "$mlp" --parallel dp
+says '1 device, the batches of 4 ranks, 20 steps' train "$mlp" --parallel single
+says '273448 bytes: fc2.bias fc2.weight fc1.bias fc1.weight' train "$mlp" --show-buckets --driver sim
+says 'of perfect  not needed by 1 rank' train "$mlp" --driver sim --scaling 1,2
+refused 'is ddp, dp or single' train "$mlp" --parallel pipeline
+refused 'draws what --scaling measures' train "$mlp" --svg picture.svg
+refused 'not a number from 1 to' train "$mlp" --scaling 1,two
+refused 'only ddp trains with' train "$mlp" --parallel dp --set job.optimizer.clip_norm=1
 refused 'only train takes it' run "$one" --fast
 says '"gpus"' list resources
 says 'HANG.NOT_JOINED' explain pinned/hang.before_bucket/sim

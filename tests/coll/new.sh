@@ -25,6 +25,17 @@ printf 'int nothing;\n' >other.c
 "$cc" -shared -fPIC -o other.so other.c
 refused 'exports no ddprove_coll_plugin' coll check ./other.so
 
+# The other form.
+says 'next: cc -shared -fPIC -o mover/mover.so mover/mover.c && ddprove coll check ./mover/mover.so' coll new mover --opaque
+for standard in c99 c17; do
+    "$cc" -std=$standard -Wall -Wextra -Wpedantic -Werror -shared -fPIC -o mover/mover.so mover/mover.c ||
+        fail "the template of the other form is no $standard"
+done
+says 'all_reduce mover: PASS, run by 1 to 4 ranks' coll check ./mover/mover.so --worlds 1-4
+grep -qF 'elements 0 to 18: (((0 1) 2) 3)' out || fail "its tree is not said: $(cat out)"
+ends 1 run "$scenario" --collective ./mover/mover.so --driver proc --out mover
+grep -qF 'has no schedules that could be looked at' out || fail "a job does not say why not: $(cat out)"
+
 # A job: same bits as the reference; the order of its sums is read off its own schedules.
 refused './none.so: No such file or directory; name a shared object' run "$scenario" --collective ./none.so
 says '2 passed, 0 failed' run "$scenario" --collective ./mine/mine.so --out right

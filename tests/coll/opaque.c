@@ -1,94 +1,363 @@
-/* Collectives that move the data themselves: a right one in each style, and wrong ones. */
+/* Collectives that move the data themselves: a right one in each style, and ones that are wrong in
+ * one way each. Which: WHAT. */
 #include <ddprove_coll.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-struct ring {
-    struct ddprove_coll_host host;
-    char *incoming;
-    struct ddprove_coll_call call;
-    uint32_t step, own; /* of post and poll */
-    int calls;
+enum what {
+    RIGHT,
+    POSTED,
+    LOST,        /* the last element lacks the last rank */
+    TWICE,       /* rank 1 is added twice to the middle */
+    NOTHING,     /* only the first call does anything */
+    CRASH,       /* when it is called */
+    LATER_CRASH, /* rank 1, in the fourth call */
+    HANG,        /* of 5 ranks */
+    ERROR,       /* of 7 elements */
+    BEHIND,      /* writes behind the output, if the count is odd */
+    BEFORE,      /* writes before it */
+    INPUT,       /* uses the input for what it works out */
+    CLOBBER,     /* in place it has lost its own part */
+    ALIGNED,     /* takes 16 bytes at once and counts from where they begin */
+    MAX_IS_SUM,  /* takes other operations for sums */
+    FLUSH,       /* no subnormal numbers */
+    NAN_IS_ZERO, /* a NaN counts as nothing */
+    UNSIGNED,    /* no negative zero */
+    OTHER_BITS,  /* the last rank rounds in another way */
+    TURNING,     /* every element begins with another rank */
+    BY_COUNT,    /* an even count is added from behind */
+    DROPPING,    /* large numbers of rank 1 are no part of the sum */
+    ARRIVAL,     /* adds in another order every time, if there are many elements */
+    STALE,       /* takes the numbers of an address that it knows for those that lay there */
+    LEAK,
+    DESCRIPTORS,
+    GLOBAL,   /* one state for all communicators */
+    TRUSTING, /* takes any count for its own */
+    IMMORTAL, /* goes on waiting for a rank that is dead */
+    DEAF,     /* is not to be aborted */
+    SOUND,    /* aborted as it should be */
+    ONCE      /* opens no second time, once a call has failed */
 };
-
 #ifndef WHAT
 #define WHAT RIGHT
 #endif
-enum { RIGHT, POSTED, LOST, TWICE, NOTHING, CRASH, LATER_CRASH };
 
-static int open_ring(const struct ddprove_coll_host *host, void **out_self)
+enum { MANY = 1003, PADDED = 10240 };
+
+struct star {
+    struct ddprove_coll_host host;
+    struct ddprove_coll_call call;
+    float *terms; /* one rank's after the other */
+    uint64_t term_count;
+    float *kept; /* of STALE */
+    const void *kept_input;
+    float staging[PADDED]; /* of TRUSTING */
+    int calls;
+    volatile int is_aborted;
+};
+static struct star *first; /* of GLOBAL */
+static int has_failed;     /* of ONCE */
+
+static int open_star(const struct ddprove_coll_host *host, void **out_self)
 {
-    struct ring *ring = calloc(1, sizeof *ring);
+    struct star *star = calloc(1, sizeof *star);
 
-    if (ring == NULL) {
+    if (star == NULL || (WHAT == ONCE && has_failed)) {
         return DDPROVE_COLL_FAILED;
     }
-    ring->host = *host;
-    *out_self = ring;
+    star->host = *host;
+    first = first == NULL ? star : first;
+    *out_self = star;
     return DDPROVE_COLL_OK;
 }
 
-static void close_ring(void *self)
+static void close_star(void *self)
 {
-    free(self);
+    struct star *star = self;
+
+    first = first == star ? NULL : first;
+    free(star->terms);
+    free(star->kept);
+    free(star);
 }
 
-/* Every rank sends all it has to rank 0, which adds and sends back. */
-static int run(void *self, const struct ddprove_coll_call *call)
+static void abort_star(void *self)
 {
-    struct ring *ring = self;
-    const struct ddprove_coll_host *host = &ring->host;
-    uint64_t bytes = call->count * sizeof(float);
-    float *sum = call->output;
-    float *term;
-    int result = DDPROVE_COLL_OK;
+    if (WHAT != DEAF) {
+        ((struct star *)self)->is_aborted = 1;
+    }
+}
 
-    if (call->dtype != DDPROVE_COLL_F32 || call->op != DDPROVE_COLL_SUM) {
-        return DDPROVE_COLL_UNSUPPORTED;
-    }
-    if (WHAT == CRASH || (WHAT == LATER_CRASH && ++ring->calls > 3 && host->rank == 1)) {
-        abort();
-    }
-    if (WHAT == NOTHING && ring->calls++ > 0) {
-        return DDPROVE_COLL_OK;
-    }
-    if (call->input != call->output && bytes > 0) {
-        memcpy(sum, call->input, bytes);
-    }
-    if (host->rank != 0) {
-        result = ddprove_coll_exchange(host, 0, sum, bytes, 0, NULL, 0);
-        return result != DDPROVE_COLL_OK ? result
-                                         : ddprove_coll_exchange(host, 0, NULL, 0, 0, sum, bytes);
-    }
-    term = malloc(bytes + 1);
-    for (uint32_t rank = 1; rank < host->size && result == DDPROVE_COLL_OK; rank++) {
-        result = ddprove_coll_exchange(host, 0, NULL, 0, rank, term, bytes);
-        for (uint64_t i = 0; i < call->count; i++) {
-            if (!(WHAT == LOST && rank == host->size - 1 && i == call->count - 1)) {
-                sum[i] += term[i];
-            }
-            if (WHAT == TWICE && rank == 1 && i == call->count / 2) {
-                sum[i] += term[i];
-            }
+/* As ddprove_coll_exchange, but it looks whether it was aborted. */
+static int move(struct star *star, uint32_t peer, const void *src, void *dst, uint64_t bytes)
+{
+    const struct ddprove_coll_host *host = &star->host;
+    int result = bytes > 0 ? (int)DDPROVE_COLL_AGAIN : (int)DDPROVE_COLL_OK;
+
+    while (result == (int)DDPROVE_COLL_AGAIN) {
+        if (star->is_aborted) {
+            return DDPROVE_COLL_ABORTED;
+        }
+        result = src != NULL ? host->send(host->context, peer, src, bytes)
+                             : host->recv(host->context, peer, dst, bytes);
+        if (result == (int)DDPROVE_COLL_AGAIN) {
+            host->wait(host->context);
         }
     }
-    for (uint32_t rank = 1; rank < host->size && result == DDPROVE_COLL_OK; rank++) {
-        result = ddprove_coll_exchange(host, rank, sum, bytes, 0, NULL, 0);
+    while (WHAT == IMMORTAL && result == (int)DDPROVE_COLL_FAILED) {
+        host->wait(host->context);
     }
-    free(term);
+    return result;
+}
+
+/* All ranks tell rank 0 their count, and it tells them whether all are the same. */
+static int agree(struct star *star, uint64_t count)
+{
+    uint64_t is_same = 1;
+    int result = DDPROVE_COLL_OK;
+
+    if (WHAT == TRUSTING) {
+        return DDPROVE_COLL_OK;
+    }
+    if (star->host.rank != 0) {
+        result = move(star, 0, &count, NULL, sizeof count);
+        if (result == DDPROVE_COLL_OK) {
+            result = move(star, 0, NULL, &is_same, sizeof is_same);
+        }
+    }
+    for (uint32_t rank = 1; star->host.rank == 0 && rank < star->host.size; rank++) {
+        uint64_t theirs = 0;
+
+        if (result == DDPROVE_COLL_OK) {
+            result = move(star, rank, NULL, &theirs, sizeof theirs);
+        }
+        is_same = is_same && theirs == count;
+    }
+    for (uint32_t rank = 1; star->host.rank == 0 && rank < star->host.size; rank++) {
+        if (result == DDPROVE_COLL_OK) {
+            result = move(star, rank, &is_same, NULL, sizeof is_same);
+        }
+    }
+    return result == DDPROVE_COLL_OK && !is_same ? (int)DDPROVE_COLL_FAILED : result;
+}
+
+/* A part, or the sum, of one rank. */
+static int move_part(struct star *star, uint32_t peer, const float *src, float *dst, uint64_t count)
+{
+    uint64_t bytes = count * sizeof(float);
+    int result;
+
+    if (WHAT != TRUSTING || count > PADDED) {
+        return move(star, peer, src, dst, bytes);
+    }
+    if (src != NULL && bytes > 0) {
+        memcpy(star->staging, src, bytes);
+    }
+    result =
+        move(star, peer, src != NULL ? star->staging : NULL, star->staging, sizeof star->staging);
+    if (dst != NULL && bytes > 0 && result == DDPROVE_COLL_OK) {
+        memcpy(dst, star->staging, bytes);
+    }
+    return result;
+}
+
+static float *room(struct star *star, uint64_t count)
+{
+    if (count > star->term_count) {
+        free(star->terms);
+        star->terms = calloc(count, sizeof *star->terms);
+        star->term_count = count;
+    }
+    return star->terms;
+}
+
+static float take(float value, uint32_t rank)
+{
+    if (WHAT == DROPPING && rank == 1 && fabsf(value) > 0x1p90f && fabsf(value) < 0x1p120f) {
+        return 0;
+    }
+    if (WHAT == FLUSH && fabsf(value) < 0x1p-126f) {
+        return 0;
+    }
+    if (WHAT == NAN_IS_ZERO && isnan(value)) {
+        return 0;
+    }
+    return value;
+}
+
+/* Which rank comes k-th. */
+static uint32_t rank_at(const struct star *star, uint64_t count, uint64_t elem, uint32_t k)
+{
+    uint32_t size = star->host.size;
+
+    if (WHAT == TURNING) {
+        return (uint32_t)((k + elem) % size);
+    }
+    if (WHAT == BY_COUNT && count % 2 == 0) {
+        return size - 1 - k;
+    }
+    if (WHAT == ARRIVAL && count == MANY) {
+        return (k + (uint32_t)star->calls) % size;
+    }
+    return k;
+}
+
+static void add_all(struct star *star, const float *terms, uint64_t count, float *sum)
+{
+    uint32_t size = star->host.size;
+
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t begin = rank_at(star, count, i, 0);
+        float total = take(terms[begin * count + i], begin);
+
+        for (uint32_t k = 1; k < size; k++) {
+            uint32_t rank = rank_at(star, count, i, k);
+
+            if (!(WHAT == LOST && rank == size - 1 && i == count - 1)) {
+                total += take(terms[rank * count + i], rank);
+            }
+            if (WHAT == TWICE && rank == 1 && i == count / 2) {
+                total += terms[rank * count + i];
+            }
+        }
+        sum[i] = take(total, size) + (WHAT == UNSIGNED ? 0.0f : -0.0f);
+    }
+}
+
+/* Of an address that is known, what lay there before. */
+static const float *recall(struct star *star, const float *input, const float *terms,
+                           uint64_t count)
+{
+    size_t bytes = star->host.size * count * sizeof(float);
+
+    if (WHAT != STALE || count != MANY) {
+        return terms;
+    }
+    if (star->kept_input != input) {
+        star->kept = realloc(star->kept, bytes);
+        memcpy(star->kept, terms, bytes);
+        star->kept_input = input;
+    }
+    return star->kept;
+}
+
+/* Rank 0 collects everything, adds, and sends the sum back. */
+static int reduce(struct star *star, const float *input, float *sum, uint64_t count)
+{
+    uint32_t size = star->host.size;
+    int result = agree(star, count);
+    float *terms;
+
+    if (result != DDPROVE_COLL_OK) {
+        return result;
+    }
+    if (star->host.rank != 0) {
+        result = move_part(star, 0, input, NULL, count);
+        return result == DDPROVE_COLL_OK ? move_part(star, 0, NULL, sum, count) : result;
+    }
+    terms = room(star, size * count + 1);
+    if (count > 0) {
+        memcpy(terms, input, count * sizeof(float));
+    }
+    for (uint32_t rank = 1; rank < size && result == DDPROVE_COLL_OK; rank++) {
+        result = move_part(star, rank, NULL, terms + rank * count, count);
+    }
+    if (result == DDPROVE_COLL_OK) {
+        add_all(star, recall(star, input, terms, count), count, sum);
+    }
+    for (uint32_t rank = 1; rank < size && result == DDPROVE_COLL_OK; rank++) {
+        result = move_part(star, rank, sum, NULL, count);
+    }
+    return result;
+}
+
+/* What is wrong before the sum; its result, or -1: go on. */
+static int go_wrong(struct star *star, const struct ddprove_coll_call *call)
+{
+    uint32_t rank = star->host.rank;
+
+    star->calls++;
+    if (WHAT == CRASH || (WHAT == LATER_CRASH && star->calls > 3 && rank == 1)) {
+        abort();
+    }
+    if (WHAT == NOTHING && star->calls > 1) {
+        return DDPROVE_COLL_OK;
+    }
+    if (WHAT == ERROR && call->count == 7) {
+        return DDPROVE_COLL_FAILED;
+    }
+    while (WHAT == HANG && star->host.size == 5 && rank == 1) {
+        star->host.wait(star->host.context);
+    }
+    if (WHAT == LEAK) {
+        memset(malloc(512), 1, 512);
+    }
+    if (WHAT == DESCRIPTORS && open("/dev/null", O_RDONLY) < 0) {
+        return DDPROVE_COLL_FAILED;
+    }
+    return -1;
+}
+
+static void spoil(const struct star *star, const struct ddprove_coll_call *call)
+{
+    float *sum = call->output;
+    uint64_t count = call->count;
+
+    if (WHAT == BEHIND && count % 2 == 1) {
+        sum[count] = 0;
+    }
+    if (WHAT == BEFORE && count > 0) {
+        sum[-1] = 0;
+    }
+    if (WHAT == INPUT && call->input != call->output && count > 0) {
+        ((float *)(uintptr_t)call->input)[count / 2] += 1;
+    }
+    if (WHAT == OTHER_BITS && star->host.rank == star->host.size - 1 && count == MANY) {
+        sum[count / 3] = nextafterf(sum[count / 3], 1e30f);
+    }
+    if (WHAT == ALIGNED && (uintptr_t)sum % 16 != 0 && count > 0) {
+        sum[0] += 1;
+    }
+}
+
+static int run(void *self, const struct ddprove_coll_call *call)
+{
+    struct star *star = WHAT == GLOBAL && first != NULL ? first : self;
+    float *sum = call->output;
+    int result;
+
+    if (call->dtype != DDPROVE_COLL_F32 || (call->op != DDPROVE_COLL_SUM && WHAT != MAX_IS_SUM)) {
+        return DDPROVE_COLL_UNSUPPORTED;
+    }
+    result = go_wrong(star, call);
+    if (result >= 0) {
+        return result;
+    }
+    if (WHAT == CLOBBER && call->count > 0) {
+        sum[0] = 0;
+    }
+    result = reduce(star, call->input, sum, call->count);
+    has_failed = has_failed || result != DDPROVE_COLL_OK;
+    if (result == DDPROVE_COLL_OK) {
+        spoil(star, call);
+    }
     return result;
 }
 
 /* The same in two steps, for the other style: posted, then all of it in the first poll. */
 static int post(void *self, const struct ddprove_coll_call *call)
 {
-    ((struct ring *)self)->call = *call;
+    ((struct star *)self)->call = *call;
     return DDPROVE_COLL_OK;
 }
 
-static int poll_ring(void *self)
+static int poll_star(void *self)
 {
-    return run(self, &((struct ring *)self)->call);
+    return run(self, &((struct star *)self)->call);
 }
 
 const struct ddprove_coll_opaque ddprove_coll_opaque_plugin = {
@@ -96,10 +365,12 @@ const struct ddprove_coll_opaque ddprove_coll_opaque_plugin = {
     .struct_bytes = sizeof(struct ddprove_coll_opaque),
     .name = "star",
     .kind = DDPROVE_COLL_ALL_REDUCE,
-    .claims = DDPROVE_COLL_SAME_BITS | DDPROVE_COLL_SAME_ORDER,
-    .open = open_ring,
-    .close = close_ring,
+    .claims = DDPROVE_COLL_SAME_BITS | DDPROVE_COLL_SAME_ORDER | DDPROVE_COLL_TELLS_MISMATCH |
+              DDPROVE_COLL_TELLS_DEATH,
+    .open = open_star,
+    .close = close_star,
     .run = WHAT == POSTED ? NULL : run,
     .post = WHAT == POSTED ? post : NULL,
-    .poll = WHAT == POSTED ? poll_ring : NULL,
+    .poll = WHAT == POSTED ? poll_star : NULL,
+    .abort = WHAT == DEAF || WHAT == SOUND || WHAT == ONCE ? abort_star : NULL,
 };

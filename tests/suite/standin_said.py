@@ -26,6 +26,7 @@ RUNS = [
     ("rank1:op30=hang", ["tests/standin/hangs/comm.yaml"]),
     ("rank1:launch30=hang", ["tests/standin/hangs/launch.yaml"]),
     ("rank2:op2=hang", ["tests/standin/hangs/comm_ended.yaml"]),
+    ("rank1:op60=hang", ["tests/standin/hangs/probe.yaml"]),
     ("rank2:corrupt_after_op=14", ["tests/standin/probes/corrupted.yaml"]),
     ("", ["tests/standin/probes/healthy.yaml", "tests/standin/probes/reordered.yaml"]),
     ("sum=exact", ["tests/standin/probes/exact.yaml"]),

@@ -17,6 +17,7 @@ static int open_mpi(const struct ddprove_coll_host *host, void **out_self)
     int size = -1;
 
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS ||
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN) != MPI_SUCCESS ||
         MPI_Comm_rank(MPI_COMM_WORLD, &rank) != MPI_SUCCESS ||
         MPI_Comm_size(MPI_COMM_WORLD, &size) != MPI_SUCCESS || (uint32_t)rank != host->rank ||
         (uint32_t)size != host->size) {
@@ -88,7 +89,7 @@ const struct ddprove_coll_opaque ddprove_coll_opaque_plugin = {
     .name = "mpi",
     .kind = DDPROVE_COLL_ALL_REDUCE,
     .claims = DDPROVE_COLL_SAME_BITS,
-    .needs = DDPROVE_COLL_BY_MPIRUN,
+    .needs = DDPROVE_COLL_BY_MPIRUN | DDPROVE_COLL_ONE_COMM,
     .open = open_mpi,
     .close = close_mpi,
     .run = run,

@@ -39,8 +39,8 @@ static void set_program(struct cause_bench *f)
     }
     f->program.ops = f->ops;
     f->program.op_count = OP_COUNT;
-    f->program.buckets = f->buckets;
-    f->program.bucket_count = 2;
+    f->program.first.items = f->buckets;
+    f->program.first.count = 2;
 }
 
 static void set_trace(struct cause_bench *f)

@@ -53,8 +53,7 @@ static void fill_program(struct cut_job *job)
     job->program = (struct harness_program){.ops = job->ops,
                                             .op_count = count,
                                             .op_capacity = count,
-                                            .buckets = job->buckets,
-                                            .bucket_count = CUT_BUCKETS,
+                                            .first = {job->buckets, CUT_BUCKETS},
                                             .params = job->params,
                                             .param_count = CUT_PARAMS};
 }

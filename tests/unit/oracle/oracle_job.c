@@ -31,7 +31,7 @@ bool oracle_job_open(struct oracle_job *job, bool is_adamw)
         .model = "mlp",
         .data = "digits",
         .batch_per_rank = job->batch_rows,
-        .optimizer = {.kind = is_adamw ? HARNESS_OPTIMIZER_ADAMW : HARNESS_OPTIMIZER_SGD},
+        .optimizer = {.kind = is_adamw ? HARNESS_OPTIMIZER_ADAMW : HARNESS_OPTIMIZER_SGD, .lr = 0.05},
         .bucket_cap_bytes = 350,
         .first_bucket_cap_bytes = 350,
         .collective = {.algorithm = DDP_ALGORITHM_RING},
@@ -190,7 +190,7 @@ struct replica {
 
 static void reduce_bucket(struct oracle_job *job, struct replica *replicas, uint32_t step, size_t b)
 {
-    const struct harness_bucket *bucket = &job->program.buckets[b];
+    const struct harness_bucket *bucket = &job->program.first.items[b];
     const struct harness_op *op = harness_program_at(&job->program, bucket_seq(job, step, b));
     const struct ddp_event_op packed = {op->kind, op->redop, op->dtype,
                                         op->role, op->index, op->root};
@@ -344,7 +344,7 @@ static bool train(struct oracle_job *job, struct replica *replicas)
                 return false;
             }
         }
-        for (size_t b = 0; b < job->program.bucket_count; b++) {
+        for (size_t b = 0; b < job->program.first.count; b++) {
             reduce_bucket(job, replicas, step, b);
         }
         for (uint32_t r = 0; r < ORACLE_JOB_RANKS; r++) {
@@ -357,7 +357,7 @@ static bool train(struct oracle_job *job, struct replica *replicas)
     post_others(job, ORACLE_JOB_STEPS, true);
     for (uint32_t r = 0; r < ORACLE_JOB_RANKS; r++) {
         record(job, r, DDP_EVENT_RANK_HOLDS, ORACLE_JOB_STEPS - 1, 0, 0);
-        record(job, r, DDP_EVENT_RANK_END, ORACLE_JOB_STEPS - 1, DDP_OK, ORACLE_JOB_STEPS);
+        oracle_job_end(job, r);
         job->trace.ends[r].how = HARNESS_END_EXITED;
     }
     return true;
@@ -373,8 +373,8 @@ static bool prepare(struct oracle_job *job)
     }
     job->params = tables.params;
     job->param_count = tables.param_count;
-    model = (struct harness_tables){tables.params, tables.param_count, tables.buffers,
-                                    tables.buffer_count};
+    model = (struct harness_tables){
+        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
     if (harness_program_build(job->mem, &job->plan, &model, NULL, &job->program) != DDP_OK) {
         return false;
     }
@@ -385,8 +385,8 @@ static bool prepare(struct oracle_job *job)
         job->trace.ends = ddp_mem_array(job->mem, ORACLE_JOB_RANKS, sizeof(*job->trace.ends));
     }
     harness_findings_init(&job->findings, job->mem);
-    for (size_t b = 0; b < job->program.bucket_count; b++) {
-        write_schedules(job, job->program.buckets[b].elem_count);
+    for (size_t b = 0; b < job->program.first.count; b++) {
+        write_schedules(job, job->program.first.items[b].elem_count);
     }
     for (size_t i = 0; i < job->program.op_count; i++) {
         oracle_job_write_schedule(job, &job->program.ops[i]);

@@ -59,6 +59,8 @@ void oracle_job_add_event(struct oracle_job *job, uint32_t rank, enum ddp_event 
 void oracle_job_enter(struct oracle_job *job, uint32_t rank, uint32_t step, enum ddp_phase phase);
 /* The beginning, and where parameters lie. */
 void oracle_job_begin(struct oracle_job *job, uint32_t rank);
+/* The end, after all steps and messages. */
+void oracle_job_end(struct oracle_job *job, uint32_t rank);
 /* The schedule of a collective that carries no gradients, of both ranks. */
 void oracle_job_write_schedule(const struct oracle_job *job, const struct harness_op *op);
 

@@ -104,8 +104,8 @@ void oracle_job_begin(struct oracle_job *job, uint32_t rank)
         }
         oracle_job_add_event(job, rank, DDP_EVENT_PARAM_SHAPE, 0, shape);
     }
-    for (size_t b = 0; b < job->program.bucket_count; b++) {
-        const struct harness_bucket *bucket = &job->program.buckets[b];
+    for (size_t b = 0; b < job->program.first.count; b++) {
+        const struct harness_bucket *bucket = &job->program.first.items[b];
 
         for (uint32_t i = 0; i < bucket->param_count; i++) {
             const uint64_t place[5] = {b, bucket->params[i], bucket->offsets[i],
@@ -114,6 +114,24 @@ void oracle_job_begin(struct oracle_job *job, uint32_t rank)
             oracle_job_add_event(job, rank, DDP_EVENT_BUCKET_PARAM, 0, place);
         }
     }
+}
+
+/* Of one rank: a broadcast has one, everything else one there and one back. */
+static uint64_t message_count(const struct oracle_job *job)
+{
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < job->program.op_count; i++) {
+        count += job->program.ops[i].kind == DDP_COLL_BROADCAST ? 1 : 2;
+    }
+    return count;
+}
+
+void oracle_job_end(struct oracle_job *job, uint32_t rank)
+{
+    const uint64_t end[5] = {(uint64_t)DDP_OK, ORACLE_JOB_STEPS, message_count(job), 0, 0};
+
+    oracle_job_add_event(job, rank, DDP_EVENT_RANK_END, ORACLE_JOB_STEPS - 1, end);
 }
 
 void oracle_job_write_schedule(const struct oracle_job *job, const struct harness_op *op)

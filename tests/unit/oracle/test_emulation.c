@@ -66,7 +66,7 @@ static uint64_t hash_gradients(const struct ddp_param *params, size_t count)
 static ddp_status sum_in_the_middle(const struct middle *middle, struct harness_trainer *trainer,
                                     uint32_t rank, struct harness_task *task)
 {
-    const struct harness_bucket *bucket = &middle->e->input->program->buckets[0];
+    const struct harness_bucket *bucket = &middle->e->input->program->first.items[0];
     struct harness_tensor tensor = {DDP_DTYPE_F32, bucket->elem_count,
                                     bucket->elem_count * sizeof(float), middle->input[rank]};
     size_t count = 0;

@@ -46,7 +46,7 @@ CT_TEST(oracle, right_run_with_sgd_is_clean)
     struct oracle_job job;
 
     OPEN_AND_RUN(job, false);
-    CT_CHECK(job.program.bucket_count >= 2);
+    CT_CHECK(job.program.first.count >= 2);
     CT_REQUIRE(oracle_job_check(&job));
     check_clean(&job);
     oracle_job_close(&job);
@@ -78,9 +78,9 @@ CT_TEST(oracle, unequal_batches_stay_within_the_bound)
 
 static size_t bucket_of(const struct oracle_job *job, uint32_t param)
 {
-    for (size_t b = 0; b < job->program.bucket_count; b++) {
-        for (uint32_t i = 0; i < job->program.buckets[b].param_count; i++) {
-            if (job->program.buckets[b].params[i] == param) {
+    for (size_t b = 0; b < job->program.first.count; b++) {
+        for (uint32_t i = 0; i < job->program.first.items[b].param_count; i++) {
+            if (job->program.first.items[b].params[i] == param) {
                 return b;
             }
         }
@@ -171,7 +171,7 @@ CT_TEST(oracle, lost_contribution_is_found_and_described)
     finding = check_finding(&job, HARNESS_ORACLE_REDUCTION, HARNESS_VERDICT_VALUE_LOST, 1, 2);
     CT_REQUIRE(finding != NULL);
     CT_CHECK_EQ_I64(finding->op.bucket, 1);
-    CT_CHECK_EQ_U64(finding->params.count, job.program.buckets[1].param_count);
+    CT_CHECK_EQ_U64(finding->params.count, job.program.first.items[1].param_count);
     oracle_job_close(&job);
 }
 
@@ -358,7 +358,10 @@ CT_TEST(oracle, victims_statuses_are_no_findings)
     struct oracle_job job;
     const uint64_t error[5] = {(uint32_t)DDP_E_PEER_DIED, 1, (uint32_t)DDP_E_PEER_DIED, 1, 0};
 
+    const uint64_t death[5] = {1};
+
     OPEN_AND_RUN(job, false);
+    oracle_job_add_event(&job, 0, DDP_EVENT_PEER_DIED, 3, death);
     oracle_job_add_event(&job, 0, DDP_EVENT_RANK_ERROR, 3, error);
     CT_REQUIRE(oracle_job_check(&job));
     check_clean(&job);
@@ -424,8 +427,8 @@ CT_TEST(oracle, losing_schedule_is_proven_and_out_of_bounds)
     struct harness_finding *finding;
 
     OPEN_AND_RUN(job, false);
-    for (size_t b = 0; b < job.program.bucket_count; b++) {
-        size_t count = job.program.buckets[b].elem_count;
+    for (size_t b = 0; b < job.program.first.count; b++) {
+        size_t count = job.program.first.items[b].elem_count;
         char path[256];
         FILE *file;
 

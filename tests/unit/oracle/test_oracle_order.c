@@ -68,7 +68,7 @@ CT_TEST(oracle_order, a_missing_wait_blames_its_ranks)
         CT_CHECK(harness_rank_set_has(&finding->culprits, 1));
         CT_CHECK_EQ_I64(finding->step, ORACLE_JOB_STEPS - 1);
         CT_CHECK_EQ_I64(finding->op.bucket, 1);
-        CT_CHECK_EQ_U64(finding->params.count, job.program.buckets[1].param_count);
+        CT_CHECK_EQ_U64(finding->params.count, job.program.first.items[1].param_count);
         CT_CHECK(strncmp(finding->text, "bucket 1", 8) == 0);
         oracle_job_close(&job);
     }

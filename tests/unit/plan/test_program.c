@@ -7,8 +7,8 @@ static void check_program(const struct harness_plan *plan, size_t buffer_elem_co
     const struct ddp_buffer buffer = {
         .name = "seen", .dtype = DDP_DTYPE_F32, .elem_count = buffer_elem_count};
     struct ddp_param params[MLP_PARAM_COUNT];
-    const struct harness_tables model = {params, MLP_PARAM_COUNT, &buffer,
-                                         buffer_elem_count > 0 ? 1 : 0};
+    const struct harness_tables model = {
+        params, MLP_PARAM_COUNT, &buffer, buffer_elem_count > 0 ? 1 : 0, NULL, NULL};
     struct harness_program program;
     struct ddp_text text;
     const char *body;
@@ -171,7 +171,8 @@ CT_TEST(program, broadcasts_buffers_by_type)
     struct harness_plan plan = make_plan(2, 1, 1);
     struct ddp_param params[MLP_PARAM_COUNT];
     struct ddp_buffer buffers[BUFFER_COUNT];
-    const struct harness_tables model = {params, MLP_PARAM_COUNT, buffers, BUFFER_COUNT};
+    const struct harness_tables model = {params, MLP_PARAM_COUNT, buffers, BUFFER_COUNT, NULL,
+                                         NULL};
     struct harness_program program;
     uint64_t elem_count[2] = {0, 0};
 
@@ -224,7 +225,7 @@ CT_TEST(program, survives_exhausted_memory)
 {
     struct harness_plan plan = make_plan(2, 40, 1);
     struct ddp_param params[MLP_PARAM_COUNT];
-    const struct harness_tables model = {params, MLP_PARAM_COUNT, NULL, 0};
+    const struct harness_tables model = {params, MLP_PARAM_COUNT, NULL, 0, NULL, NULL};
     ddp_status status = DDP_E_NOMEM;
     uint64_t failures = 0;
 

@@ -129,7 +129,7 @@ CT_TEST(program_compare, settles_ties_by_the_ranks_step)
     plan.job.bucket_cap_bytes = 1409;
     plan.job.first_bucket_cap_bytes = 40;
     CT_REQUIRE_OK(build_program(&plan, params, MLP_PARAM_COUNT, &program));
-    CT_REQUIRE(program.bucket_count == 2);
+    CT_REQUIRE(program.first.count == 2);
     /* 3, 4: step 0; 5, 6: step 1. */
     CT_CHECK_STR(compare_moved(&program, 5, 0, 4), "MISMATCH.EXTRA");
     CT_CHECK_STR(compare_moved(&program, 5, 1, 4), "MISMATCH.MISSING");
@@ -151,7 +151,7 @@ CT_TEST(program_compare, tells_equal_buckets_apart)
     plan.job.bucket_cap_bytes = 32;
     plan.job.first_bucket_cap_bytes = 32;
     CT_REQUIRE_OK(build_program(&plan, params, MLP_PARAM_COUNT, &program));
-    CT_REQUIRE(program.bucket_count == 4);
+    CT_REQUIRE(program.first.count == 4);
     CT_CHECK_STR(compare_moved(&program, 4, 0, 5), "MISMATCH.MISSING");
     CT_CHECK_STR(compare_moved(&program, 5, 0, 4), "MISMATCH.EXTRA");
     CT_CHECK_STR(compare_moved(&program, 6, 0, 4), "MISMATCH.ORDER");
@@ -165,7 +165,7 @@ CT_TEST(program_compare, knows_the_steps_before_the_first_and_after_the_last)
     struct harness_plan plan = make_plan(2, 1, 1);
     struct ddp_param params[MLP_PARAM_COUNT];
     const struct ddp_buffer buffer = {.name = "seen", .dtype = DDP_DTYPE_F32, .elem_count = 5};
-    const struct harness_tables model = {params, MLP_PARAM_COUNT, &buffer, 1};
+    const struct harness_tables model = {params, MLP_PARAM_COUNT, &buffer, 1, NULL, NULL};
     struct harness_program program;
     uint64_t last;
 

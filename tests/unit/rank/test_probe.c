@@ -41,7 +41,7 @@ static void judge(struct probe_world *world, bool has_last, struct judged *judge
 
     memset(judged, 0, sizeof(*judged));
     judged->bucket.elem_count = one_request[0].elem_count;
-    judged->program = (struct harness_program){.buckets = &judged->bucket, .bucket_count = 1};
+    judged->program = (struct harness_program){.first = {&judged->bucket, 1}};
     judged->input.program = &judged->program;
     harness_findings_init(&judged->findings, mem);
     harness_trace_init(&judged->trace, mem, count, "sim");

@@ -88,8 +88,8 @@ static ddp_status build_program(struct sim_job *job)
     DDP_TRY(ref_model_describe(job->mem, &ref.model, &tables, &job->err));
     job->params = tables.params;
     job->param_count = tables.param_count;
-    model = (struct harness_tables){tables.params, tables.param_count, tables.buffers,
-                                    tables.buffer_count};
+    model = (struct harness_tables){
+        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
     if (job->plan.job.join.is_set) {
         ref.shard.sample_count = 1797;
         batch_count = ddp_mem_array(job->mem, job->plan.job.ranks, sizeof batch_count[0]);

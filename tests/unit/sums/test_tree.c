@@ -284,8 +284,8 @@ static void write_trees(struct oracle_job *job, const char *round, unsigned memb
 
     (void)snprintf(path, sizeof(path), "%s/trees", job->run_dir);
     (void)mkdir(path, 0700);
-    for (size_t b = 0; b < job->program.bucket_count; b++) {
-        size_t count = job->program.buckets[b].elem_count;
+    for (size_t b = 0; b < job->program.first.count; b++) {
+        size_t count = job->program.first.items[b].elem_count;
 
         (void)snprintf(path, sizeof(path), "%s/trees/all_reduce.n%zu.f32.%s.txt", job->run_dir,
                        count, round);
@@ -405,7 +405,7 @@ CT_TEST(tree, inconsistent_probes_are_found)
         write_trees(&job, "last", 2, cases[i].last);
         CT_REQUIRE(oracle_job_check(&job));
         /* One of each size of bucket, however often it was measured. */
-        CT_CHECK_EQ_U64(job.findings.count, job.program.bucket_count);
+        CT_CHECK_EQ_U64(job.findings.count, job.program.first.count);
         CT_REQUIRE(job.findings.count > 0);
         finding = &job.findings.items[0];
         CT_CHECK_EQ_U64(finding->oracle, HARNESS_ORACLE_TREE);
@@ -437,7 +437,7 @@ CT_TEST(tree, foreign_files_are_refused)
     file = fopen(copy, "w");
     CT_REQUIRE(file != NULL);
     (void)fprintf(file, HEAD("f32", "%zu", "3", "first") "result unknown\n",
-                  job.program.buckets[0].elem_count);
+                  job.program.first.items[0].elem_count);
     (void)fclose(file);
     CT_CHECK_STATUS(harness_trees_load(&trees, ddp_files_system(), folder, 3, &err), DDP_E_INVALID);
     CT_CHECK(strstr(err.text, "are there already") != NULL);

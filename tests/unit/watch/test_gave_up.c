@@ -44,12 +44,16 @@ CT_TEST(gave_up, for_a_rank_that_lives)
 CT_TEST(gave_up, for_a_rank_that_was_done)
 {
     struct fake_job job;
+    const struct harness_finding *finding;
 
     begin(&job, 2);
     fake_detach(&job, 1);
     give_up(&job, 0);
     fake_look(&job, MS);
-    fake_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "1");
+    finding = fake_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "1");
+    CT_CHECK_EQ_U64(finding->op.seq, 2);
+    CT_CHECK_STR(finding->text, "rank 1 said that it was done while others wait for it, step 4, "
+                                "before posting all_reduce 2 of world (10 f32, sum)");
     fake_job_close(&job);
 }
 

@@ -1,0 +1,232 @@
+/* Purpose: what is recorded in two places says the same in both.
+ * Idea: a death is said by an event and by the error that follows from it, and whoever is dead
+ * records nothing any more; a revocation by who sends it and by who receives it; a checkpoint's
+ * hash by its event and by the file; messages by their count and by the schedules. */
+#include "ddpcore/base/hash.h"
+#include "harness/emulation/checkpoint_state.h"
+#include "harness/evidence/internal.h"
+
+/* Arguments of event rank.error. */
+enum { ERROR_STATUS, ERROR_PEER, ERROR_CAUSE };
+
+/* --- errors ----------------------------------------------------------------------------------- */
+
+static const struct ddp_event_entry *first_of(const struct harness_emulation *e, uint32_t rank,
+                                              enum ddp_event event, size_t *out_count)
+{
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, event, out_count);
+
+    return *out_count > 0 ? &list[0]->entry : NULL;
+}
+
+/* The rank recorded an error of this status, which a call returned as this cause. OK: any. */
+static bool has_error(const struct harness_emulation *e, uint32_t rank, ddp_status status,
+                      ddp_status cause, int64_t peer)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
+    bool is_found = false;
+
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *arg = list[i]->entry.arg;
+
+        is_found =
+            is_found || ((status == DDP_OK || harness_index_status(arg[ERROR_STATUS]) == status) &&
+                         (cause == DDP_OK || harness_index_status(arg[ERROR_CAUSE]) == cause) &&
+                         (peer < 0 || (int64_t)arg[ERROR_PEER] == peer));
+    }
+    return is_found;
+}
+
+/* A rank that is dead has recorded its last, but that it leaves. */
+static void check_dead(const struct harness_emulation *e, uint32_t rank,
+                       const struct ddp_event_entry *death, struct harness_gap *out)
+{
+    const uint32_t dead = (uint32_t)death->arg[0];
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, dead, DDP_EVENT_PHASE, &count);
+    const struct ddp_event_entry *last = count > 0 ? &list[count - 1]->entry : NULL;
+
+    if (last != NULL && last->arg[0] < DDP_PHASE_TEARDOWN && last->time_ns > death->time_ns) {
+        harness_gap_set(out, "rank %u recorded the death of rank %u, which went on", rank, dead);
+    }
+}
+
+/* A group learns once of a death, by the collective that fails. */
+static void check_death(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
+{
+    size_t post_count = 0;
+    size_t count = 0;
+    const struct ddp_event_entry *death = first_of(e, rank, DDP_EVENT_PEER_DIED, &count);
+    const int64_t dead = death != NULL ? (int64_t)death->arg[0] : -1;
+    const bool has_ended = harness_index_end(&e->index, rank) != NULL;
+
+    (void)first_of(e, rank, DDP_EVENT_COLL_POST, &post_count);
+    if (death == NULL) {
+        const struct ddp_event_entry *seen = first_of(e, rank, DDP_EVENT_REVOKE, &count);
+        const bool is_told = seen != NULL && seen->arg[0] != rank; /* by who noticed it */
+
+        if (post_count > 0 && !is_told &&
+            has_error(e, rank, DDP_E_PEER_DIED, DDP_E_PEER_DIED, -1)) {
+            harness_gap_set(out, "rank %u ended by a death that it did not record", rank);
+        }
+        return;
+    }
+    if (count > 1 || dead >= (int64_t)e->world || dead == (int64_t)rank ||
+        (has_ended && !has_error(e, rank, DDP_E_PEER_DIED, DDP_OK, dead))) {
+        harness_gap_set(out, "rank %u recorded the death of rank %lld, and another error", rank,
+                        (long long)dead);
+    } else if (dead >= 0) {
+        check_dead(e, rank, death, out);
+    }
+}
+
+/* A rank sends a revocation or receives one. What it received was sent by a rank that says so.
+ * PyTorch's ranks revoke nothing: the engine of one that failed does, which has recorded that. */
+static void check_revocation(const struct harness_emulation *e, uint32_t rank,
+                             struct harness_gap *out)
+{
+    size_t count = 0;
+    size_t sent_count = 0;
+    const struct ddp_event_entry *seen = first_of(e, rank, DDP_EVENT_REVOKE, &count);
+    const struct ddp_event_entry *sent;
+    bool is_sent;
+
+    if (seen == NULL) {
+        if (has_error(e, rank, DDP_OK, DDP_E_REVOKED, -1)) {
+            harness_gap_set(out, "rank %u ended by a revocation that it did not record", rank);
+        }
+        return;
+    }
+    if (count > 1 || seen->arg[0] >= e->world) {
+        harness_gap_set(out, "rank %u recorded %zu revocations", rank, count);
+        return;
+    }
+    sent = first_of(e, (uint32_t)seen->arg[0], DDP_EVENT_REVOKE, &sent_count);
+    is_sent = sent != NULL ? sent->arg[0] == seen->arg[0] && sent->arg[1] == seen->arg[1] &&
+                                 sent->arg[2] == seen->arg[2] && sent->arg[3] == seen->arg[3]
+                           : e->input->plan->job.semantics == HARNESS_SEMANTICS_PYTORCH &&
+                                 has_error(e, (uint32_t)seen->arg[0],
+                                           harness_index_status(seen->arg[1]), DDP_OK, -1);
+    if (!is_sent) {
+        harness_gap_set(out, "rank %u saw a revocation by rank %llu that nobody sent", rank,
+                        (unsigned long long)seen->arg[0]);
+    }
+}
+
+/* The error that a rank ends with is one that it recorded. */
+static void check_error(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
+{
+    const struct harness_trace_event *end = harness_index_end(&e->index, rank);
+    const ddp_status status = end != NULL ? harness_index_status(end->entry.arg[0]) : DDP_OK;
+
+    if (status != DDP_OK && !has_error(e, rank, status, DDP_OK, -1)) {
+        harness_gap_set(out, "rank %u ended with %s and recorded other errors", rank,
+                        ddp_status_name(status));
+    }
+}
+
+/* --- messages --------------------------------------------------------------------------------- */
+
+static size_t message_count(const struct harness_schedule *schedule)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        const enum harness_step_kind kind = schedule->steps[i].kind;
+
+        count += kind == HARNESS_STEP_SEND || kind == HARNESS_STEP_RECV ||
+                 kind == HARNESS_STEP_RECV_REDUCE;
+    }
+    return count;
+}
+
+/* As many as the schedules of its collectives have, of a rank that completed all of them. */
+static void check_messages(const struct harness_emulation *e, uint32_t rank,
+                           struct harness_gap *out)
+{
+    const struct harness_trace_event *end = harness_index_end(&e->index, rank);
+    uint64_t due = 0;
+    size_t count = 0;
+    size_t post_count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_DONE, &count);
+
+    (void)first_of(e, rank, DDP_EVENT_COLL_POST, &post_count);
+    if (post_count != count || e->input->plan->job.collective.engine != HARNESS_ENGINE_SCHEDULE ||
+        e->input->run_dir == NULL || !harness_index_is_ended_ok(&e->index, rank)) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct ddp_event_op op = ddp_event_op_unpack(list[i]->entry.arg[1]);
+        const struct harness_schedule_set *set = harness_schedules_find(
+            &e->schedules, op.kind, NULL, list[i]->entry.arg[2], op.dtype, op.root);
+
+        if (set == NULL || rank >= set->size || set->member[rank] == NULL) {
+            return; /* rank.c says so */
+        }
+        due += message_count(set->member[rank]);
+    }
+    if (end->entry.arg[2] != due) {
+        harness_gap_set(out, "rank %u sent and received %llu messages, and its schedules have %llu",
+                        rank, (unsigned long long)end->entry.arg[2], (unsigned long long)due);
+    }
+}
+
+/* --- checkpoint ------------------------------------------------------------------------------- */
+
+/* Hash of what follows the header, whose length the first 8 bytes say, the lowest first. */
+static uint64_t data_hash(const struct harness_checkpoint *file)
+{
+    size_t begin = 0;
+
+    for (int i = 7; i >= 0; i--) {
+        begin = begin << 8 | file->bytes[i];
+    }
+    begin += 8;
+    return ddp_hash_bytes(file->bytes + begin, file->size_bytes - begin, 0);
+}
+
+/* The last checkpoint that was saved is the file that is there, if it is of the same step. */
+static ddp_status check_saved(const struct harness_emulation *e, struct harness_gap *out)
+{
+    struct harness_checkpoint file;
+    struct harness_rank_set writers;
+    const struct harness_trace_event *const *list;
+    uint32_t steps_done = 0;
+    size_t count = 0;
+    char path[4096];
+
+    if (!harness_checkpoint_last_save(e, &steps_done, &writers) ||
+        harness_rank_set_count(&writers) != 1 || !harness_rank_set_has(&writers, 0) ||
+        !harness_checkpoint_path(e->input->run_dir, path, sizeof(path))) {
+        return DDP_OK;
+    }
+    list = harness_index_list(&e->index, 0, DDP_EVENT_CHECKPOINT_SAVED, &count);
+    DDP_TRY(harness_checkpoint_open(e->mem, harness_emulation_files(e->input), path, &file, NULL));
+    if (file.is_found && file.damage == HARNESS_VERDICT_NONE &&
+        file.steps_done == (int64_t)steps_done &&
+        (list[count - 1]->entry.arg[1] != data_hash(&file) ||
+         list[count - 1]->entry.arg[2] != file.size_bytes)) {
+        harness_gap_set(out,
+                        "rank 0 recorded another checkpoint of step %u than the file that it "
+                        "left",
+                        steps_done);
+    }
+    harness_checkpoint_close(&file);
+    return DDP_OK;
+}
+
+ddp_status harness_evidence_agreement(const struct harness_emulation *e, struct harness_gap *out)
+{
+    for (uint32_t r = 0; r < e->world; r++) {
+        check_death(e, r, out);
+        check_revocation(e, r, out);
+        check_error(e, r, out);
+        check_messages(e, r, out);
+    }
+    return check_saved(e, out);
+}

@@ -1,0 +1,358 @@
+/* Purpose: see the header.
+ * Idea: whole numbers leave no room for rounding, so whatever is lost, doubled or moved shows, and
+ * the difference tells whose contribution it is. */
+#include "harness/lab/numbers.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/lab/data.h"
+
+enum { WIDE = 97, NARROW = 7, SPECIALS = 9 };
+
+static size_t in_elems(const struct harness_lab_shared *shared)
+{
+    return harness_lab_input_elems(&shared->request, shared->trial.elem_count);
+}
+
+static size_t out_elems(const struct harness_lab_shared *shared)
+{
+    return harness_lab_output_elems(&shared->request, shared->trial.elem_count);
+}
+
+static unsigned char *input_of(struct harness_lab_shared *shared, uint32_t rank, uint32_t slice)
+{
+    size_t bytes = in_elems(shared) * ddp_dtype_size_bytes(shared->trial.dtype);
+
+    return (unsigned char *)harness_lab_area(shared, rank, HARNESS_LAB_INPUT) + bytes * slice;
+}
+
+static unsigned char *output_of(struct harness_lab_shared *shared, uint32_t rank, uint32_t slice)
+{
+    size_t bytes = out_elems(shared) * ddp_dtype_size_bytes(shared->trial.dtype);
+
+    return (unsigned char *)harness_lab_area(shared, rank, HARNESS_LAB_EXPECTED) + bytes * slice;
+}
+
+/* --- elements --------------------------------------------------------------------------------- */
+
+static void store(unsigned char *data, size_t i, enum ddp_dtype dtype, int64_t value)
+{
+    union {
+        float f32;
+        double f64;
+        uint16_t half;
+        int32_t i32;
+        int64_t i64;
+        uint8_t u8;
+    } element = {.i64 = value};
+
+    switch (dtype) {
+    case DDP_DTYPE_F32:
+        element.f32 = (float)value;
+        break;
+    case DDP_DTYPE_F16:
+        element.half = ddp_f16_from_f32((float)value);
+        break;
+    case DDP_DTYPE_BF16:
+        element.half = ddp_bf16_from_f32((float)value);
+        break;
+    case DDP_DTYPE_F64:
+        element.f64 = (double)value;
+        break;
+    case DDP_DTYPE_I32:
+        element.i32 = (int32_t)value;
+        break;
+    case DDP_DTYPE_U8:
+        element.u8 = (uint8_t)value;
+        break;
+    case DDP_DTYPE_I64:
+    case DDP_DTYPE_COUNT:
+        break;
+    }
+    memcpy(data + i * ddp_dtype_size_bytes(dtype), &element, ddp_dtype_size_bytes(dtype));
+}
+
+static double load(const unsigned char *data, size_t i, enum ddp_dtype dtype)
+{
+    const unsigned char *at = data + i * ddp_dtype_size_bytes(dtype);
+    uint16_t half;
+    float f32;
+    double f64;
+    int32_t i32;
+    int64_t i64;
+
+    switch (dtype) {
+    case DDP_DTYPE_F32:
+        memcpy(&f32, at, sizeof f32);
+        return f32;
+    case DDP_DTYPE_F16:
+        memcpy(&half, at, sizeof half);
+        return ddp_f16_to_f32(half);
+    case DDP_DTYPE_BF16:
+        memcpy(&half, at, sizeof half);
+        return ddp_bf16_to_f32(half);
+    case DDP_DTYPE_F64:
+        memcpy(&f64, at, sizeof f64);
+        return f64;
+    case DDP_DTYPE_I32:
+        memcpy(&i32, at, sizeof i32);
+        return i32;
+    case DDP_DTYPE_I64:
+        memcpy(&i64, at, sizeof i64);
+        return (double)i64;
+    case DDP_DTYPE_U8:
+    case DDP_DTYPE_COUNT:
+        break;
+    }
+    return *at;
+}
+
+/* --- whole numbers ---------------------------------------------------------------------------- */
+
+/* bf16 has 8 bits for a sum, fp16 11. */
+static int64_t whole_at(const struct harness_lab_trial *trial, uint32_t rank, size_t place,
+                        uint32_t seed)
+{
+    uint64_t number = (uint64_t)rank * 31 + place * 7 + (uint64_t)seed * 13;
+
+    if (trial->redop == DDP_REDOP_PROD) {
+        return (number % 5) == 0 ? 2 : 1;
+    }
+    return 1 + (int64_t)(number % (trial->dtype == DDP_DTYPE_BF16 ? NARROW : WIDE));
+}
+
+void harness_lab_put_whole(struct harness_lab_shared *shared, uint32_t slice, uint32_t seed)
+{
+    for (uint32_t r = 0; r < shared->request.ranks; r++) {
+        for (size_t i = 0; i < in_elems(shared); i++) {
+            store(input_of(shared, r, slice), i, shared->trial.dtype,
+                  whole_at(&shared->trial, r, i, seed));
+        }
+    }
+}
+
+static int64_t combine(enum ddp_redop redop, int64_t a, int64_t b)
+{
+    switch (redop) {
+    case DDP_REDOP_MAX:
+        return a > b ? a : b;
+    case DDP_REDOP_MIN:
+        return a < b ? a : b;
+    case DDP_REDOP_PROD:
+        return a * b;
+    case DDP_REDOP_SUM:
+    case DDP_REDOP_COUNT:
+        break;
+    }
+    return a + b;
+}
+
+/* The rank, and the place in its input, of what is copied to an element of an output. */
+static void find_source(const struct harness_lab_shared *shared, uint32_t rank, size_t elem,
+                        uint32_t *out_rank, size_t *out_place)
+{
+    size_t block = shared->trial.elem_count;
+
+    *out_rank = shared->trial.root;
+    *out_place = elem;
+    if (shared->request.kind == DDP_COLL_ALL_GATHER ||
+        shared->request.kind == DDP_COLL_ALL_TO_ALL) {
+        *out_rank = (uint32_t)(elem / block);
+        *out_place = elem % block;
+        *out_place += shared->request.kind == DDP_COLL_ALL_TO_ALL ? rank * block : 0;
+    }
+}
+
+static size_t place_of(const struct harness_lab_shared *shared, uint32_t rank, size_t elem)
+{
+    return shared->request.kind == DDP_COLL_REDUCE_SCATTER ? rank * shared->trial.elem_count + elem
+                                                           : elem;
+}
+
+static int64_t expected_at(const struct harness_lab_shared *shared, uint32_t rank, size_t elem,
+                           uint32_t seed)
+{
+    const struct harness_lab_trial *trial = &shared->trial;
+    size_t place = place_of(shared, rank, elem);
+    uint32_t from;
+    int64_t sum;
+
+    if (!ddp_coll_kind_is_sum(shared->request.kind)) {
+        find_source(shared, rank, elem, &from, &place);
+        return whole_at(trial, from, place, seed);
+    }
+    sum = whole_at(trial, 0, place, seed);
+    for (uint32_t r = 1; r < shared->request.ranks; r++) {
+        sum = combine(trial->redop, sum, whole_at(trial, r, place, seed));
+    }
+    return trial->dtype == DDP_DTYPE_U8 ? (int64_t)(uint8_t)sum : sum;
+}
+
+/* Whose contribution the difference is, if it is one rank's. */
+static void explain(const struct harness_lab_shared *shared, uint32_t rank, size_t elem,
+                    uint32_t seed, double got, struct harness_lab_wrong *out)
+{
+    const struct harness_lab_trial *trial = &shared->trial;
+    int64_t expected = expected_at(shared, rank, elem, seed);
+    size_t used =
+        (size_t)snprintf(out->text, sizeof out->text, "element %zu of rank %u is %g, not %lld",
+                         elem, rank, got, (long long)expected);
+    double difference = (double)expected - got;
+    uint32_t matches = 0;
+    uint32_t whose = 0;
+
+    if (!ddp_coll_kind_is_sum(shared->request.kind) || trial->redop != DDP_REDOP_SUM) {
+        return;
+    }
+    for (uint32_t r = 0; r < shared->request.ranks; r++) {
+        double own = (double)whole_at(trial, r, place_of(shared, rank, elem), seed);
+
+        if (fabs(fabs(difference) - own) < 0.5) {
+            matches++;
+            whose = r;
+        }
+    }
+    if (matches == 1) {
+        (void)snprintf(out->text + used, sizeof out->text - used,
+                       ": the contribution of rank %u %s", whose,
+                       difference > 0 ? "is missing" : "is in it twice");
+    }
+}
+
+static bool has_output(const struct harness_lab_shared *shared, uint32_t rank)
+{
+    return shared->request.kind != DDP_COLL_REDUCE || rank == shared->trial.root;
+}
+
+bool harness_lab_judge_whole(struct harness_lab_shared *shared, uint32_t slice, uint32_t seed,
+                             struct harness_lab_wrong *out)
+{
+    for (size_t i = 0; i < out_elems(shared); i++) {
+        for (uint32_t r = 0; r < shared->request.ranks; r++) {
+            double got = load(output_of(shared, r, slice), i, shared->trial.dtype);
+
+            if (has_output(shared, r) &&
+                !(fabs(got - (double)expected_at(shared, r, i, seed)) < 0.5)) {
+                *out = (struct harness_lab_wrong){.rank = r, .elem = i};
+                explain(shared, r, i, seed, got, out);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* --- any numbers ------------------------------------------------------------------------------ */
+
+void harness_lab_put_any(struct harness_lab_shared *shared)
+{
+    DDP_ASSERT(shared->trial.dtype == DDP_DTYPE_F32);
+    for (uint32_t r = 0; r < shared->request.ranks; r++) {
+        harness_lab_fill(r, (float *)(void *)input_of(shared, r, 0), in_elems(shared));
+    }
+}
+
+bool harness_lab_judge_same(struct harness_lab_shared *shared, struct harness_lab_wrong *out)
+{
+    enum ddp_coll_kind kind = shared->request.kind;
+    size_t elem_bytes = ddp_dtype_size_bytes(shared->trial.dtype);
+
+    if (kind != DDP_COLL_ALL_REDUCE && kind != DDP_COLL_BROADCAST && kind != DDP_COLL_ALL_GATHER) {
+        return true; /* each rank gets something else */
+    }
+    for (size_t i = 0; i < out_elems(shared); i++) {
+        for (uint32_t r = 1; r < shared->request.ranks; r++) {
+            if (memcmp(output_of(shared, 0, 0) + i * elem_bytes,
+                       output_of(shared, r, 0) + i * elem_bytes, elem_bytes) != 0) {
+                *out = (struct harness_lab_wrong){.rank = r, .elem = i};
+                (void)snprintf(out->text, sizeof out->text,
+                               "element %zu: rank 0 has %.9g, rank %u has %.9g", i,
+                               load(output_of(shared, 0, 0), i, shared->trial.dtype), r,
+                               load(output_of(shared, r, 0), i, shared->trial.dtype));
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* --- special values --------------------------------------------------------------------------- */
+
+/* What is tried at an element, by its number. */
+static float special_at(uint32_t ranks, uint32_t rank, size_t place)
+{
+    bool is_last = rank == ranks - 1;
+
+    switch (place % SPECIALS) {
+    case 0: /* a subnormal sum of subnormal numbers */
+        return ldexpf((float)(1 + rank), -149);
+    case 1:
+        return rank == 0 ? INFINITY : 1.0f;
+    case 2:
+        return is_last ? -INFINITY : -1.0f;
+    case 3: /* a NaN, and only here */
+        return rank == 0 ? NAN : 2.0f;
+    case 4: /* of two infinities a NaN comes, if there are two ranks */
+        return rank == 0 ? INFINITY : is_last ? -INFINITY : 0.0f;
+    case 5: /* -0 comes of negative zeros alone */
+        return -0.0f;
+    case 6:
+        return is_last ? 0.0f : -0.0f;
+    case 7: /* too large, if there are two ranks */
+        return 0x1.fffffep127f;
+    default: /* nothing special beside them */
+        return (float)(rank + 1);
+    }
+}
+
+void harness_lab_put_special(struct harness_lab_shared *shared)
+{
+    for (uint32_t r = 0; r < shared->request.ranks; r++) {
+        for (size_t i = 0; i < in_elems(shared); i++) {
+            float value = special_at(shared->request.ranks, r, i);
+
+            memcpy(input_of(shared, r, 0) + i * sizeof value, &value, sizeof value);
+        }
+    }
+}
+
+/* Every order of additions gives the same for these. */
+static float special_sum(const struct harness_lab_shared *shared, uint32_t rank, size_t elem)
+{
+    uint32_t ranks = shared->request.ranks;
+    size_t place = place_of(shared, rank, elem);
+    uint32_t from;
+    float sum;
+
+    if (!ddp_coll_kind_is_sum(shared->request.kind)) {
+        find_source(shared, rank, elem, &from, &place);
+        return special_at(ranks, from, place);
+    }
+    sum = special_at(ranks, 0, place);
+    for (uint32_t r = 1; r < ranks; r++) {
+        sum += special_at(ranks, r, place);
+    }
+    return sum;
+}
+
+bool harness_lab_judge_special(struct harness_lab_shared *shared, struct harness_lab_wrong *out)
+{
+    for (size_t i = 0; i < out_elems(shared); i++) {
+        for (uint32_t r = 0; r < shared->request.ranks; r++) {
+            float expected = special_sum(shared, r, i);
+            float got;
+
+            memcpy(&got, output_of(shared, r, 0) + i * sizeof got, sizeof got);
+            if (has_output(shared, r) && !(isnan(expected) && isnan(got)) &&
+                memcmp(&got, &expected, sizeof got) != 0) {
+                *out = (struct harness_lab_wrong){.rank = r, .elem = i};
+                (void)snprintf(out->text, sizeof out->text, "element %zu of rank %u is %g, not %g",
+                               i, r, (double)got, (double)expected);
+                return false;
+            }
+        }
+    }
+    return true;
+}

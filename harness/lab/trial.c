@@ -1,0 +1,370 @@
+/* Purpose: the program of a rank that is tried: ddprove says which call, the rank makes it on
+ * buffers with guards around, and says what became of it. What is right is judged elsewhere.
+ * Idea: all that a rank writes lies in shared memory, so that what is known of it survives its
+ * death. After a call that was odd the communicator is given up, and the next trial has a new one:
+ * that it works is a thing to be tried as well. */
+#include <dirent.h>
+#include <malloc.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/lab/engine.h"
+
+#define GUARD_BYTES ((size_t)256)
+enum { GUARD = 0xa5, LATE_MS = 30, ABORT_MS = 60 };
+
+/* A buffer with guards on both sides. */
+struct guarded {
+    unsigned char *room;
+    size_t size_bytes; /* of what is between them */
+    unsigned char *data;
+};
+
+struct trying {
+    struct harness_lab_shared *shared;
+    struct harness_lab_slot *slot;
+    uint32_t number;
+    struct harness_lab_engine *engine; /* NULL: the next trial opens one */
+    struct harness_lab_engine *second; /* the other one of two at once; or NULL */
+    uint32_t opened;                   /* communicators so far */
+    struct ddp_err *err;
+};
+
+/* --- buffers ---------------------------------------------------------------------------------- */
+
+static bool make_guarded(struct guarded *guarded, size_t size_bytes, size_t shift_bytes)
+{
+    guarded->size_bytes = size_bytes;
+    guarded->room =
+        aligned_alloc(DDP_CACHE_LINE_BYTES, (size_bytes + shift_bytes + 3 * GUARD_BYTES) /
+                                                DDP_CACHE_LINE_BYTES * DDP_CACHE_LINE_BYTES);
+    if (guarded->room == NULL) {
+        return false;
+    }
+    memset(guarded->room, GUARD, size_bytes + shift_bytes + 2 * GUARD_BYTES);
+    guarded->data = guarded->room + GUARD_BYTES + shift_bytes;
+    return true;
+}
+
+/* Where a guard was written to, from the beginning of the data before it, from their end behind
+ * it; 0: nowhere. */
+static int64_t find_damage(const struct guarded *guarded)
+{
+    for (size_t i = 1; i <= GUARD_BYTES; i++) {
+        if (guarded->data[-(ptrdiff_t)i] != GUARD) {
+            return -(int64_t)i;
+        }
+        if (guarded->data[guarded->size_bytes + i - 1] != GUARD) {
+            return (int64_t)i;
+        }
+    }
+    return 0;
+}
+
+/* --- calls ------------------------------------------------------------------------------------ */
+
+static size_t descriptor_count(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    size_t count = 0;
+
+    while (folder != NULL && readdir(folder) != NULL) { // NOLINT(concurrency-mt-unsafe)
+        count++;
+    }
+    if (folder != NULL) {
+        (void)closedir(folder);
+    }
+    return count;
+}
+
+static unsigned char *slice(const struct trying *trying, enum harness_lab_area area, size_t bytes,
+                            uint32_t index)
+{
+    return (unsigned char *)harness_lab_area(trying->shared, trying->number, area) + bytes * index;
+}
+
+struct buffers {
+    struct guarded input, output;
+    size_t in_bytes, out_bytes;
+};
+
+/* In place, the input is a part of the output's buffer, or the output one of the input's. */
+static void place(const struct trying *trying, const struct harness_lab_trial *trial,
+                  const struct buffers *buffers, struct harness_lab_call *call)
+{
+    enum ddp_coll_kind kind = trying->shared->request.kind;
+    size_t block = trial->elem_count * ddp_dtype_size_bytes(trial->dtype);
+    bool is_apart =
+        !trial->is_in_place || (kind == DDP_COLL_REDUCE && trying->number != trial->root);
+
+    *call = (struct harness_lab_call){.redop = trial->redop,
+                                      .dtype = trial->dtype,
+                                      .root = trial->root,
+                                      .elem_count = trial->elem_count,
+                                      .input = buffers->input.data,
+                                      .output = buffers->output.data};
+    if (is_apart) {
+        return;
+    }
+    if (kind == DDP_COLL_ALL_GATHER) {
+        call->input = buffers->output.data + trying->number * block;
+    } else if (kind == DDP_COLL_REDUCE_SCATTER) {
+        call->output = buffers->input.data + trying->number * block;
+    } else {
+        call->input = buffers->output.data;
+    }
+}
+
+/* One call of a trial, with its slice of the arena. */
+static ddp_status make_call(const struct trying *trying, struct harness_lab_engine *engine,
+                            const struct buffers *buffers, uint32_t index)
+{
+    const struct harness_lab_trial *trial = &trying->shared->trial;
+    struct harness_lab_outcome *outcome = &trying->slot->outcome;
+    const unsigned char *numbers = slice(trying, HARNESS_LAB_INPUT, buffers->in_bytes, index);
+    struct harness_lab_call call;
+    ddp_status status;
+
+    place(trying, trial, buffers, &call);
+    memset(buffers->output.data, 0xff, buffers->out_bytes);
+    if (buffers->in_bytes > 0) {
+        memcpy((void *)(uintptr_t)call.input, numbers, buffers->in_bytes);
+    }
+    if (trial->oddity == HARNESS_LAB_OTHER_COUNT && trial->odd_rank == trying->number) {
+        call.elem_count++;
+    }
+    status = engine->ops->run(engine, &call);
+    if (status == DDP_OK && buffers->out_bytes > 0) {
+        memcpy(slice(trying, HARNESS_LAB_EXPECTED, buffers->out_bytes, index), call.output,
+               buffers->out_bytes);
+    }
+    for (size_t i = 0; !trial->is_in_place && outcome->input_at < 0 && i < buffers->in_bytes; i++) {
+        if (buffers->input.data[i] != numbers[i]) {
+            outcome->input_at = (int64_t)(i / ddp_dtype_size_bytes(trial->dtype));
+        }
+    }
+    return status;
+}
+
+/* One more element than the trial says may be asked for. */
+static bool make_buffers(const struct trying *trying, struct buffers *buffers)
+{
+    const struct harness_lab_trial *trial = &trying->shared->trial;
+    const struct harness_lab_request *request = &trying->shared->request;
+    size_t elem_bytes = ddp_dtype_size_bytes(trial->dtype);
+    bool is_long = trial->oddity == HARNESS_LAB_OTHER_COUNT;
+    size_t more = is_long ? request->ranks * elem_bytes : 0;
+    size_t in_bytes = harness_lab_input_elems(request, trial->elem_count) * elem_bytes;
+    size_t out_bytes = harness_lab_output_elems(request, trial->elem_count) * elem_bytes;
+    /* Where the input is in the output's buffer, that must hold both. */
+    size_t out_room = out_bytes > in_bytes || !trial->is_in_place ? out_bytes : in_bytes;
+
+    buffers->in_bytes = in_bytes;
+    buffers->out_bytes = out_bytes;
+    return make_guarded(&buffers->input, in_bytes + more, trial->shift * elem_bytes) &&
+           make_guarded(&buffers->output, out_room + more, trial->shift * elem_bytes);
+}
+
+/* --- two at once ------------------------------------------------------------------------------ */
+
+struct companion {
+    const struct trying *trying;
+    struct buffers buffers;
+    ddp_status status;
+};
+
+static void *run_companion(void *argument)
+{
+    struct companion *companion = argument;
+
+    companion->status =
+        make_call(companion->trying, companion->trying->second, &companion->buffers, 1);
+    return NULL;
+}
+
+static ddp_status call_both(struct trying *trying, const struct buffers *buffers)
+{
+    struct companion companion = {.trying = trying};
+    ddp_status status;
+    pthread_t thread;
+
+    if (!make_buffers(trying, &companion.buffers) ||
+        pthread_create(&thread, NULL, run_companion, &companion) != 0) {
+        return DDP_E_NOMEM;
+    }
+    status = make_call(trying, trying->engine, buffers, 0);
+    (void)pthread_join(thread, NULL);
+    free(companion.buffers.input.room);
+    free(companion.buffers.output.room);
+    return status != DDP_OK ? status : companion.status;
+}
+
+/* --- abort ------------------------------------------------------------------------------------ */
+
+static void *run_abort(void *argument)
+{
+    struct harness_lab_engine *engine = argument;
+
+    (void)poll(NULL, 0, ABORT_MS); /* the fault: it comes while the call runs */
+    engine->ops->abort(engine);
+    engine->ops->abort(engine);
+    return NULL;
+}
+
+static ddp_status others_poll(void *self)
+{
+    const struct trying *trying = self;
+
+    for (uint32_t r = 0; r < trying->shared->request.ranks; r++) {
+        if (r != trying->number && __atomic_load_n(&trying->shared->slot[r].outcome.status,
+                                                   __ATOMIC_ACQUIRE) == DDP_PENDING) {
+            return DDP_PENDING;
+        }
+    }
+    return DDP_OK;
+}
+
+static ddp_status call_aborted(struct trying *trying, const struct buffers *buffers)
+{
+    ddp_status status;
+    pthread_t thread;
+
+    if (trying->shared->trial.odd_rank == trying->number) {
+        /* It takes no part, and stays: its leaving would end the others' calls too. */
+        const struct ddp_pollable others = {others_poll, NULL, trying};
+        struct ddp_idle_process idle;
+
+        ddp_idle_process_init(&idle, ddp_clock_monotonic(), false);
+        DDP_TRY(ddp_wait(&idle.base, ddp_clock_monotonic(), &others, DDP_DEADLINE_NEVER));
+        return DDP_E_REVOKED;
+    }
+    if (pthread_create(&thread, NULL, run_abort, trying->engine) != 0) {
+        return DDP_E_NOMEM;
+    }
+    status = make_call(trying, trying->engine, buffers, 0);
+    (void)pthread_join(thread, NULL);
+    return status;
+}
+
+/* --- a trial ---------------------------------------------------------------------------------- */
+
+static ddp_status call_all(struct trying *trying, const struct buffers *buffers)
+{
+    const struct harness_lab_trial *trial = &trying->shared->trial;
+    bool is_odd = trial->odd_rank == trying->number;
+    ddp_status status = DDP_OK;
+
+    if (trial->oddity == HARNESS_LAB_DIES && is_odd) {
+        (void)raise(SIGKILL);
+    }
+    if (trial->oddity == HARNESS_LAB_LATE && is_odd) {
+        (void)poll(NULL, 0, LATE_MS); /* the fault */
+    }
+    if (trial->oddity == HARNESS_LAB_ABORTED) {
+        return call_aborted(trying, buffers);
+    }
+    if (trial->is_twofold) {
+        return call_both(trying, buffers);
+    }
+    for (uint32_t k = 0; status == DDP_OK && k < trial->calls; k++) {
+        status = make_call(trying, trying->engine, buffers, k);
+    }
+    return status;
+}
+
+static ddp_status open_engines(struct trying *trying)
+{
+    if (trying->engine == NULL) {
+        DDP_TRY(harness_lab_engine_open(trying->shared, trying->number, trying->opened++,
+                                        &trying->engine, trying->err));
+    }
+    if (trying->second == NULL && trying->shared->trial.is_twofold) {
+        DDP_TRY(harness_lab_engine_open(trying->shared, trying->number, trying->opened++,
+                                        &trying->second, trying->err));
+    }
+    return DDP_OK;
+}
+
+static void close_engines(struct trying *trying)
+{
+    if (trying->engine != NULL) {
+        trying->engine->ops->close(trying->engine);
+    }
+    if (trying->second != NULL) {
+        trying->second->ops->close(trying->second);
+    }
+    trying->engine = NULL;
+    trying->second = NULL;
+}
+
+static void try_once(struct trying *trying)
+{
+    const struct harness_lab_trial *trial = &trying->shared->trial;
+    struct harness_lab_outcome *outcome = &trying->slot->outcome;
+    struct buffers buffers = {0};
+    uint64_t begin_ns = ddp_clock_now_ns(ddp_clock_monotonic());
+    ddp_status status;
+
+    *outcome = (struct harness_lab_outcome){.input_at = -1, .status = DDP_PENDING};
+    trying->err->text[0] = '\0';
+    status = open_engines(trying);
+    if (status == DDP_OK) {
+        status = make_buffers(trying, &buffers) ? call_all(trying, &buffers) : DDP_E_NOMEM;
+        outcome->guard_at = find_damage(&buffers.output);
+        outcome->guard_at =
+            outcome->guard_at != 0 ? outcome->guard_at : find_damage(&buffers.input);
+    }
+    (void)snprintf(outcome->text, sizeof outcome->text, "%.190s",
+                   status == DDP_OK               ? ""
+                   : trying->err->text[0] != '\0' ? trying->err->text
+                                                  : ddp_status_text(status));
+    free(buffers.input.room);
+    free(buffers.output.room);
+    if (status != DDP_OK || trial->oddity > HARNESS_LAB_LATE) {
+        close_engines(trying);
+    }
+    outcome->heap_bytes = mallinfo2().uordblks + mallinfo2().hblkhd;
+    outcome->descriptors = descriptor_count();
+    outcome->elapsed_ns = ddp_clock_now_ns(ddp_clock_monotonic()) - begin_ns;
+    __atomic_store_n(&outcome->status, status, __ATOMIC_RELEASE);
+}
+
+struct awaited {
+    const struct harness_lab_shared *shared;
+    uint32_t ready;
+};
+
+static ddp_status awaited_poll(void *self)
+{
+    const struct awaited *awaited = self;
+    uint32_t ready = __atomic_load_n(&awaited->shared->ready, __ATOMIC_ACQUIRE);
+
+    return ready != awaited->ready ? DDP_OK : DDP_PENDING;
+}
+
+ddp_status harness_lab_try(struct harness_lab_shared *shared, uint32_t rank, struct ddp_err *err)
+{
+    struct trying trying = {
+        .shared = shared, .slot = &shared->slot[rank], .number = rank, .err = err};
+    struct ddp_idle_process idle;
+    uint32_t done = 0;
+
+    ddp_idle_process_init(&idle, ddp_clock_monotonic(), false);
+    for (;;) {
+        struct awaited awaited = {shared, done};
+        const struct ddp_pollable pollable = {awaited_poll, NULL, &awaited};
+
+        DDP_TRY(ddp_wait(&idle.base, ddp_clock_monotonic(), &pollable, DDP_DEADLINE_NEVER));
+        if (__atomic_load_n(&shared->ready, __ATOMIC_ACQUIRE) == HARNESS_LAB_OVER) {
+            close_engines(&trying);
+            return DDP_OK;
+        }
+        try_once(&trying);
+        __atomic_store_n(&trying.slot->done, ++done, __ATOMIC_RELEASE);
+    }
+}

@@ -1,0 +1,142 @@
+/* Purpose: every sample is evaluated once, and all ranks come to the same result.
+ * Idea: the plan says which rank evaluates how many samples after which step; the sums that ranks
+ * report are added up again, in the order of the ranks. The losses themselves are not worked out.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/oracle/subject.h"
+#include "reference/data.h"
+
+static double double_of(uint64_t bits)
+{
+    double value;
+
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static const struct harness_trace_event *find_event(const struct harness_emulation *e,
+                                                    uint32_t rank, uint32_t step)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_in_step(&e->index, rank, DDP_EVENT_EVALUATED, step, &count);
+
+    return count > 0 ? list[0] : NULL;
+}
+
+/* What a rank is to evaluate; of rank 0's evaluation, the others nothing. */
+static uint64_t due_of(const struct harness_emulation *e, uint32_t rank, uint64_t total)
+{
+    if (e->input->plan->job.evaluation == HARNESS_EVALUATION_RANK0) {
+        return rank == 0 ? total : 0;
+    }
+    return total / e->world + (rank < total % e->world ? 1 : 0);
+}
+
+static void begin(enum harness_verdict verdict, uint32_t rank, uint32_t step,
+                  struct harness_findings *out, struct harness_finding *finding)
+{
+    harness_finding_init(finding, out->mem, verdict, HARNESS_ORACLE_LEDGER, HARNESS_MODE_LEDGER);
+    harness_rank_set_add(&finding->culprits, rank);
+    finding->step = (int32_t)step;
+}
+
+static bool check_count(const struct harness_emulation *e, uint32_t rank, uint32_t step,
+                        uint64_t total, const struct harness_trace_event *event,
+                        struct harness_findings *out)
+{
+    const uint64_t count = event->entry.arg[0];
+    const uint64_t due = due_of(e, rank, total);
+    struct harness_finding finding;
+
+    if (count == due) {
+        return true;
+    }
+    begin(count > due ? HARNESS_VERDICT_DATA_DUPLICATED : HARNESS_VERDICT_DATA_MISSING, rank, step,
+          out, &finding);
+    (void)snprintf(finding.text, sizeof finding.text,
+                   "rank %u evaluated %llu samples after step %u, its share of %llu is %llu%s",
+                   rank, (unsigned long long)count, step, (unsigned long long)total,
+                   (unsigned long long)due, count > due ? ": some count twice in the metric" : "");
+    harness_findings_add(out, &finding);
+    return false;
+}
+
+/* What the rank has made of all ranks' sums. */
+static void check_total(const struct harness_emulation *e, uint32_t rank, uint32_t step,
+                        const struct harness_trace_event *event, struct harness_findings *out)
+{
+    const bool is_sharded = e->input->plan->job.evaluation == HARNESS_EVALUATION_SHARDED;
+    struct harness_finding finding;
+    uint64_t count = 0;
+    double loss = 0;
+    double got = double_of(event->entry.arg[3]);
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        const struct harness_trace_event *other =
+            is_sharded || r == rank ? find_event(e, r, step) : NULL;
+
+        if (is_sharded && other == NULL) {
+            return; /* what it would have given is not known */
+        }
+        count += other != NULL ? other->entry.arg[0] : 0;
+        loss += other != NULL ? double_of(other->entry.arg[1]) : 0;
+    }
+    if (count == event->entry.arg[2] && loss >= got && loss <= got) {
+        return;
+    }
+    begin(got != got ? HARNESS_VERDICT_VALUE_NONFINITE : HARNESS_VERDICT_VALUE_CORRUPTED, rank,
+          step, out, &finding);
+    (void)snprintf(finding.text, sizeof finding.text,
+                   "rank %u has a loss of %.17g over %llu samples after step %u, the ranks' shares "
+                   "come to %.17g over %llu",
+                   rank, got, (unsigned long long)event->entry.arg[2], step, loss,
+                   (unsigned long long)count);
+    harness_findings_add(out, &finding);
+}
+
+/* Of rank 0's own evaluation nothing is posted that could be missed. */
+static void check_left_out(const struct harness_emulation *e, uint32_t step,
+                           struct harness_findings *out)
+{
+    struct harness_finding finding;
+
+    if (e->input->plan->job.evaluation != HARNESS_EVALUATION_RANK0 ||
+        !harness_index_is_ended_ok(&e->index, 0) || find_event(e, 0, step) != NULL) {
+        return;
+    }
+    begin(HARNESS_VERDICT_DATA_MISSING, 0, step, out, &finding);
+    (void)snprintf(finding.text, sizeof finding.text, "rank 0 evaluated nothing after step %u",
+                   step);
+    harness_findings_add(out, &finding);
+}
+
+ddp_status harness_check_evaluations(const struct harness_emulation *e,
+                                     struct harness_findings *out, struct ddp_err *err)
+{
+    const struct harness_job *job = &e->input->plan->job;
+    const struct ref_data_config config = {
+        .name = job->data, .sample_count = job->samples, .feature_count = job->features};
+    struct ref_data_sizes data;
+
+    if (job->evaluate_every == 0) {
+        return DDP_OK;
+    }
+    DDP_TRY(ref_data_describe(&config, &data, err));
+    for (uint32_t step = e->start_step; step < job->steps; step++) {
+        if ((step + 1) % job->evaluate_every != 0) {
+            continue;
+        }
+        check_left_out(e, step, out);
+        for (uint32_t r = 0; r < e->world; r++) {
+            const struct harness_trace_event *event = find_event(e, r, step);
+
+            if (event != NULL && check_count(e, r, step, data.sample_count, event, out)) {
+                check_total(e, r, step, event, out);
+            }
+        }
+    }
+    return DDP_OK;
+}

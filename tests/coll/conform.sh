@@ -1,0 +1,87 @@
+#!/bin/sh
+# `coll check` of collectives that can only be run: each that is wrong in one way fails in one property, which names it; right
+# ones fail in none. Prints the matrix. Usage: conform.sh DDPROVE HEADERS SOURCE OUT CC
+set -u
+# shellcheck source=tests/cli/checks.sh
+. "$(cd "$(dirname "$0")" && pwd)/../cli/checks.sh"
+ddprove=$1
+headers=$2
+source=$3
+cc=$5
+rm -rf "$4"
+mkdir -p "$4" && cd "$4" || exit 1
+"$cc" --version >/dev/null 2>&1 || { echo "there is no compiler $cc"; exit 77; }
+
+# caught WHAT PROPERTY WORDS [ARGUMENT...]: it fails in that property alone, and WORDS say how.
+caught() {
+    what=$1
+    property=$2
+    words=$3
+    shift 3
+    "$cc" -w -DWHAT="$what" -shared -fPIC -I "$headers" -o "$what.so" "$source" -lm
+    "$ddprove" coll check "./$what.so" --worlds 2-3 --limit 4 --json "$what.json" "$@" >out 2>err </dev/null
+    code=$?
+    failed=$(python3 -c '
+import json, sys
+doc = json.load(open(sys.argv[1]))
+print(" ".join(p["name"] for p in doc["properties"] if p["state"] == "FAIL") or "-")' "$what.json")
+    echo "$what: $failed"
+    if [ "$property" = - ]; then
+        [ "$code" -eq 0 ] || fail "$what: exit $code: $(cat out err)"
+    else
+        [ "$code" -eq 1 ] || fail "$what: exit $code, not 1: $(cat out err)"
+        grep -qE -e "$words" out || fail "$what: \"$words\" is not said: $(cat out)"
+    fi
+    [ "$failed" = "$property" ] || fail "$what fails in $failed, not in $property: $(cat out)"
+}
+
+caught RIGHT - ''
+caught POSTED - ''
+caught SOUND - ''
+caught CRASH ends 'rank . was ended by signal 6'
+caught LATER_CRASH ends 'rank 1 was ended by signal 6'
+caught HANG ends 'rank . is still in its call after 4 s' --worlds 5
+caught ERROR ends 'rank .: run returned 2'
+caught LOST exact 'element 0 of rank 0 is 1, not 33: the contribution of rank 1 is missing'
+caught TWICE exact 'the contribution of rank 1 is in it twice'
+caught NOTHING exact 'of rank 0 is -?nan, not'
+caught BEHIND in_bounds 'rank 0 writes 1 bytes behind a buffer'
+caught BEFORE in_bounds 'rank 0 writes [1-4] bytes before a buffer'
+caught INPUT input_kept "element 0 of rank 0's input changed"
+caught CLOBBER in_place 'element 0 of rank 0'
+caught ALIGNED unaligned 'element 0 of rank 0'
+caught MAX_IS_SUM types 'element 0 of rank 0'
+caught FLUSH special_values 'element 0 of rank 0 is 0, not 4'
+caught NAN_IS_ZERO special_values 'element 3 of rank 0 is'
+caught UNSIGNED special_values 'element 5 of rank 0 is 0, not -0'
+caught DROPPING one_tree 'lost: element 0 lacks the contribution of member 1'
+caught OTHER_BITS same_bits 'element 334: rank 0 has .*, rank 1 has'
+caught TURNING same_order 'elements from 1 on are added in another order'
+caught BY_COUNT same_order '4 elements are added in another order than 1'
+caught ARRIVAL repeatable 'call [2-6] of the same numbers gives other bits'
+caught STALE back_to_back 'element 0 of rank 0'
+caught LEAK no_leak 'calls leave [0-9]+ bytes and 0 descriptors behind'
+caught DESCRIPTORS no_leak 'calls leave [0-9]+ bytes and 15 descriptors behind'
+caught GLOBAL two_at_once 'rank .'
+caught TRUSTING tells_mismatch 'rank 0 is told that all is well, though rank 1 asked for one element more'
+caught IMMORTAL tells_death 'rank . waits for ever, though rank . was killed'
+caught DEAF aborts 'rank . waits for ever, though rank . was not there, and the call was aborted'
+caught ONCE reopens 'open returned 2'
+
+# The other renderings, and the core's own algorithms.
+ends 1 coll check ./LOST.so --worlds 2 --junit out.xml
+grep -q '<failure' out.xml || fail "JUnit has no failure: $(cat out.xml)"
+python3 -c '
+import json
+doc = json.load(open("LOST.json"))
+assert doc["schema"] == "ddprove.coll.conform/1" and doc["outcome"] == "FAIL"
+found = [p["counterexample"] for p in doc["properties"] if p["name"] == "exact"][0]
+assert (found["world"], found["count"], found["rank"], found["element"]) == (2, 1, 0, 0), found' || fail "JSON: $(cat LOST.json)"
+says 'how 3 ranks add, as probes show:' coll conform ring --worlds 2-3
+says 'elements 0 to 14: ((0 1) 2)' coll conform linear --worlds 3
+says 'PASS' coll conform binomial_reduce --worlds 3
+refused 'a barrier has nothing that could be tried' coll conform dissemination_barrier
+refused 'worlds of up to 16 ranks can be run' coll conform ring --worlds 17
+refused 'has no schedules that could be looked at' coll show ./RIGHT.so
+echo "$failures failures"
+test "$failures" -eq 0

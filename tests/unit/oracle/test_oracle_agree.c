@@ -1,0 +1,61 @@
+/* What is recorded in two places and is not the same there is no evidence. */
+#include <string.h>
+
+#include "tests/ct.h"
+#include "tests/unit/oracle/oracle_job.h"
+
+static void check_lost(struct oracle_job *job, const char *says)
+{
+    CT_REQUIRE(oracle_job_check(job));
+    CT_CHECK(job->findings.is_evidence_lost);
+    CT_CHECK_STR(job->findings.lost_text, says);
+}
+
+CT_TEST(oracle, errors_of_nothing_are_lost_evidence)
+{
+    static const struct {
+        enum ddp_event event;
+        uint64_t arg[5];
+        const char *says;
+    } cases[] = {
+        {DDP_EVENT_RANK_ERROR,
+         {(uint32_t)DDP_E_PEER_DIED, 1, (uint32_t)DDP_E_PEER_DIED, 1, 0},
+         "rank 0 ended by a death that it did not record"},
+        {DDP_EVENT_PEER_DIED, {0}, "rank 0 recorded the death of rank 0, and another error"},
+        {DDP_EVENT_PEER_DIED, {1}, "rank 0 recorded the death of rank 1, and another error"},
+        {DDP_EVENT_REVOKE,
+         {1, (uint64_t)DDP_E_TIMEOUT, 3, 0, 0},
+         "rank 0 saw a revocation by rank 1 that nobody sent"},
+        {DDP_EVENT_RANK_ERROR,
+         {(uint32_t)DDP_E_TIMEOUT, 1, (uint32_t)DDP_E_REVOKED, 1, 0},
+         "rank 0 ended by a revocation that it did not record"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct oracle_job job;
+
+        CT_REQUIRE(oracle_job_open(&job, false));
+        CT_REQUIRE(oracle_job_run(&job));
+        oracle_job_add_event(&job, 0, cases[i].event, 3, cases[i].arg);
+        check_lost(&job, cases[i].says);
+        oracle_job_close(&job);
+    }
+}
+
+CT_TEST(oracle, messages_are_those_of_the_schedules)
+{
+    struct oracle_job job;
+    struct ddp_event_entry *end = NULL;
+
+    CT_REQUIRE(oracle_job_open(&job, false));
+    CT_REQUIRE(oracle_job_run(&job));
+    for (size_t i = 0; i < job.trace.event_count; i++) {
+        struct ddp_event_entry *entry = &job.trace.events[i].entry;
+
+        end = entry->event == DDP_EVENT_RANK_END && job.trace.events[i].rank == 1 ? entry : end;
+    }
+    CT_REQUIRE(end != NULL && end->arg[2] == 21);
+    end->arg[2]--;
+    check_lost(&job, "rank 1 sent and received 20 messages, and its schedules have 21");
+    oracle_job_close(&job);
+}
