@@ -1,4 +1,5 @@
-/* Kernels in which each index is worked on by itself. Body has `__device__ void run(size_t i) const`.
+/* Kernels in which each index is worked on by itself. Body has `__device__ void run(size_t i)
+ * const`.
  */
 #ifndef DDPCORE_CUDA_INDEX_CUH
 #define DDPCORE_CUDA_INDEX_CUH
@@ -31,8 +32,9 @@ ddp_status ddp_cuda_index(struct ddp_device *device, struct ddp_stream *stream, 
     if (count == 0) {
         return DDP_OK;
     }
-    return ddp_cuda_launch(cuda, ddp_cuda_index_kernel<Body>, ddp_cuda_index_args<Body>{body, count},
-                           count, DDP_CUDA_BLOCK_NARROW, handle);
+    return ddp_cuda_launch(cuda, ddp_cuda_index_kernel<Body>,
+                           ddp_cuda_index_args<Body>{body, count}, count, DDP_CUDA_BLOCK_NARROW,
+                           handle);
 }
 
 #endif

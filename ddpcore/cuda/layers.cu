@@ -284,8 +284,8 @@ static ddp_status cuda_normalize_columns_backward(struct ddp_device *device,
                                                   const float *dy, const float *y,
                                                   const float *inverse, size_t rows, size_t columns)
 {
-    return ddp_cuda_index(device, stream,
-                          columns_backward_body{dx, dy, y, inverse, rows, columns}, columns);
+    return ddp_cuda_index(device, stream, columns_backward_body{dx, dy, y, inverse, rows, columns},
+                          columns);
 }
 
 static ddp_status cuda_normalize_rows(struct ddp_device *device, struct ddp_stream *stream,
@@ -332,8 +332,8 @@ static ddp_status cuda_gate_backward(struct ddp_device *device, struct ddp_strea
                                      float *dx, float *dlogits, const float *dy, const float *x,
                                      const struct ddp_route *route, size_t columns)
 {
-    return ddp_cuda_index(device, stream,
-                          gate_backward_body{dx, dlogits, dy, x, *route, columns}, route->rows);
+    return ddp_cuda_index(device, stream, gate_backward_body{dx, dlogits, dy, x, *route, columns},
+                          route->rows);
 }
 
 static struct ddp_layer_ops make_ops()

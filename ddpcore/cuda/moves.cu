@@ -1,5 +1,5 @@
-/* Kernels of layers.h that move elements: orders of dimensions, windows of images, rows of tables; and
- * GELU, element by element. An element that is a sum is the work of one thread. */
+/* Kernels of layers.h that move elements: orders of dimensions, windows of images, rows of tables;
+ * and GELU, element by element. An element that is a sum is the work of one thread. */
 #include <cmath>
 
 #include "ddpcore/cuda/index.cuh"
@@ -72,13 +72,13 @@ struct im2col_body {
         const bool is_inside = y >= image.padding && y < image.height + image.padding &&
                                z >= image.padding && z < image.width + image.padding;
 
-        columns[i] = is_inside ? x[((p / (out_height * out_width) * image.height + y -
-                                     image.padding) *
-                                        image.width +
-                                    z - image.padding) *
-                                       image.channels +
-                                   c]
-                               : 0.0F;
+        columns[i] = is_inside
+                         ? x[((p / (out_height * out_width) * image.height + y - image.padding) *
+                                  image.width +
+                              z - image.padding) *
+                                 image.channels +
+                             c]
+                         : 0.0F;
     }
 };
 
@@ -103,9 +103,9 @@ struct col2im_body {
             const size_t left = column - w % image.window;
 
             if (top < out_height && left < out_width) {
-                sum += columns[((n * out_height + top) * out_width + left) * image.channels *
-                                   window +
-                               c * window + w];
+                sum +=
+                    columns[((n * out_height + top) * out_width + left) * image.channels * window +
+                            c * window + w];
             }
         }
         x[i] = sum;
@@ -150,9 +150,9 @@ struct pool_body {
         const size_t p = i / image.channels;
         const size_t top = p / out_width % out_height * image.window;
         const size_t left = p % out_width * image.window;
-        const float *from = x + p / (out_height * out_width) * image.height * image.width *
-                                    image.channels +
-                            i % image.channels;
+        const float *from =
+            x + p / (out_height * out_width) * image.height * image.width * image.channels +
+            i % image.channels;
         float sum = from[(top * image.width + left) * image.channels];
 
         for (size_t w = 1; w < image.window * image.window; w++) {

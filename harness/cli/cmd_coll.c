@@ -195,8 +195,7 @@ static int write_template(const char *name, const struct cli_template *file)
 
 static int begin(const char *name, bool is_opaque)
 {
-    const struct cli_template *files =
-        is_opaque ? cli_coll_opaque_templates : cli_coll_templates;
+    const struct cli_template *files = is_opaque ? cli_coll_opaque_templates : cli_coll_templates;
     struct ddp_err err = {{0}};
     size_t length = strlen(name);
     int code = 0;
@@ -210,8 +209,7 @@ static int begin(const char *name, bool is_opaque)
     if (ddp_files_make_dirs(name, &err) != DDP_OK) {
         return cli_usage_error("coll: %s", err.text);
     }
-    for (const struct cli_template *file = files; code == 0 && file->path != NULL;
-         file++) {
+    for (const struct cli_template *file = files; code == 0 && file->path != NULL; file++) {
         code = write_template(name, file);
     }
     if (code == 0) {

@@ -300,14 +300,16 @@ static void skip(struct answers *answers)
         break;
     case DDP_FAULT_POINT_COLLECTIVE_ENQUEUE: /* the rank has only its own, and sends none */
         if (job->ranks > 1 &&
-            has_sure_gradient(answers, &answers->job->program.first.items[answers->fault->at.bucket])) {
+            has_sure_gradient(answers,
+                              &answers->job->program.first.items[answers->fault->at.bucket])) {
             add_at(answers, HARNESS_VERDICT_VALUE_LOST, answers->step, answers->fault->at.bucket);
         }
         break;
     case DDP_FAULT_POINT_BUCKET_UNFLATTEN: /* what was there before, or the rank's own */
         if (job->ranks > 1 && job->branch == REF_BRANCH_BOTH &&
             harness_grammar_is_even(job) && /* else it may be the rank's own alone, and a factor */
-            has_sure_gradient(answers, &answers->job->program.first.items[answers->fault->at.bucket])) {
+            has_sure_gradient(answers,
+                              &answers->job->program.first.items[answers->fault->at.bucket])) {
             add_at(answers, HARNESS_VERDICT_VALUE_STALE, answers->step, answers->fault->at.bucket);
         }
         break;
