@@ -72,6 +72,7 @@ ddp_status ref_initial_open(struct ddp_mem *mem, const char *path, struct ref_in
         ddp_mem_free(mem, data);
         return ddp_err_wrap(err, status, "%s", path);
     }
+    DDP_ASSERT(*out != NULL);
     (*out)->read = data;
     return DDP_OK;
 }

@@ -125,6 +125,7 @@ static ddp_status forward_convnet(struct ref_model *model, const struct ref_batc
         image.window = block + 1 < block_count ? 2 : side;
         image.padding = 0;
         DDP_TRY(ref_tape_average_pool(tape, x, &image, &x));
+        DDP_ASSERT(image.window > 0);
         side /= image.window;
     }
     DDP_TRY(ref_tape_layer(tape, (uint32_t)block_count));

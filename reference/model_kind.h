@@ -69,6 +69,9 @@ struct ref_model {
     struct ref_tape tape;
 };
 
+/* model_init.c: the values that all begins with. */
+DDP_MUST_USE ddp_status ref_model_init(struct ref_model *model, struct ddp_err *err);
+
 /* model_buffer.c: buffers that follow what passes by.
  * buffer (f32) = (1 - momentum) * buffer + momentum * factor * value, element by element */
 DDP_MUST_USE ddp_status ref_buffer_follow(struct ref_model *model, size_t index, const float *value,

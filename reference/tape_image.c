@@ -147,6 +147,7 @@ ddp_status ref_tape_normalize_columns(struct ref_tape *tape, size_t x, float eps
         return DDP_OK;
     }
     return tape->device->layers->normalize_columns(
-        tape->device, NULL, tape->values[*out].data, moments, moments + in.columns,
-        moments + 2 * in.columns, in.data, in.rows, in.columns, eps);
+        tape->device, NULL, tape->values[*out].data,
+        &(struct ddp_moments){moments, moments + in.columns, moments + 2 * in.columns}, in.data,
+        in.rows, in.columns, eps);
 }

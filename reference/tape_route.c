@@ -30,8 +30,9 @@ static ddp_status take_backward(struct ref_tape *tape, const struct ref_node *no
         return DDP_OK;
     }
     x->is_grad_written = true;
-    return tape->device->layers->scatter_rows(tape->device, NULL, x->grad, out->grad, node->index,
-                                              out->rows, out->columns, x->rows, is_accumulate);
+    return tape->device->layers->scatter_rows(
+        tape->device, NULL, x->grad, out->grad,
+        &(struct ddp_rows){node->index, out->rows, out->columns, x->rows}, is_accumulate);
 }
 
 ddp_status ref_tape_take_rows(struct ref_tape *tape, size_t x, const int32_t *index, size_t rows,
@@ -53,7 +54,7 @@ ddp_status ref_tape_take_rows(struct ref_tape *tape, size_t x, const int32_t *in
         return DDP_OK;
     }
     return tape->device->layers->gather_rows(tape->device, NULL, tape->values[*out].data, in.data,
-                                             places, rows, in.columns, in.rows);
+                                             &(struct ddp_rows){places, rows, in.columns, in.rows});
 }
 
 static ddp_status put_backward(struct ref_tape *tape, const struct ref_node *node)
@@ -64,9 +65,9 @@ static ddp_status put_backward(struct ref_tape *tape, const struct ref_node *nod
     if (x->grad == NULL) {
         return DDP_OK;
     }
-    DDP_TRY(tape->device->layers->gather_rows(tape->device, NULL, ref_tape_target(tape, x),
-                                              out->grad, node->index, x->rows, x->columns,
-                                              out->rows));
+    DDP_TRY(tape->device->layers->gather_rows(
+        tape->device, NULL, ref_tape_target(tape, x), out->grad,
+        &(struct ddp_rows){node->index, x->rows, x->columns, out->rows}));
     return ref_tape_contribute(tape, x);
 }
 
@@ -91,9 +92,9 @@ ddp_status ref_tape_put_rows(struct ref_tape *tape, size_t x, size_t taken, size
     if (tape->is_dry) {
         return DDP_OK;
     }
-    return tape->device->layers->scatter_rows(tape->device, NULL, tape->values[*inout].data,
-                                              in.data, from.index, in.rows, in.columns, rows,
-                                              !is_first);
+    return tape->device->layers->scatter_rows(
+        tape->device, NULL, tape->values[*inout].data, in.data,
+        &(struct ddp_rows){from.index, in.rows, in.columns, rows}, !is_first);
 }
 
 /* y: the logits. */

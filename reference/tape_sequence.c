@@ -76,9 +76,10 @@ static ddp_status embedding_backward(struct ref_tape *tape, const struct ref_nod
     const struct ref_value *out = &tape->values[node->out];
     struct ddp_param *weight = &tape->params[node->weight];
 
-    DDP_TRY(tape->device->layers->scatter_rows(tape->device, NULL, weight->grad, out->grad,
-                                               node->index, out->rows, out->columns,
-                                               weight->shape[0], weight->is_grad_defined));
+    DDP_TRY(tape->device->layers->scatter_rows(
+        tape->device, NULL, weight->grad, out->grad,
+        &(struct ddp_rows){node->index, out->rows, out->columns, weight->shape[0]},
+        weight->is_grad_defined));
     return ref_tape_param_done(tape, node->weight);
 }
 
@@ -112,9 +113,9 @@ ddp_status ref_tape_embedding(struct ref_tape *tape, const float *ids, size_t ro
     if (tape->is_dry) {
         return DDP_OK;
     }
-    return tape->device->layers->gather_rows(tape->device, NULL, tape->values[*out].data,
-                                             table->data, index, rows, table->shape[1],
-                                             table->shape[0]);
+    return tape->device->layers->gather_rows(
+        tape->device, NULL, tape->values[*out].data, table->data,
+        &(struct ddp_rows){index, rows, table->shape[1], table->shape[0]});
 }
 
 /* A sequence is one long row here: weight is a bias of the batch's rows. */

@@ -272,11 +272,13 @@ struct gate_backward_body {
 };
 
 static ddp_status cuda_normalize_columns(struct ddp_device *device, struct ddp_stream *stream,
-                                         float *y, float *mean, float *variance, float *inverse,
+                                         float *y, const struct ddp_moments *moments,
                                          const float *x, size_t rows, size_t columns, float eps)
 {
-    return ddp_cuda_index(device, stream,
-                          columns_body{y, mean, variance, inverse, x, rows, columns, eps}, columns);
+    return ddp_cuda_index(
+        device, stream,
+        columns_body{y, moments->mean, moments->variance, moments->inverse, x, rows, columns, eps},
+        columns);
 }
 
 static ddp_status cuda_normalize_columns_backward(struct ddp_device *device,

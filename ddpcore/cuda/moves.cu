@@ -288,20 +288,21 @@ struct scatter_body {
 };
 
 static ddp_status cuda_gather_rows(struct ddp_device *device, struct ddp_stream *stream, float *y,
-                                   const float *table, const int32_t *index, size_t rows,
-                                   size_t columns, size_t table_rows)
+                                   const float *table, const struct ddp_rows *rows)
 {
-    return ddp_cuda_index(device, stream, gather_body{y, table, index, columns, table_rows},
-                          rows * columns);
+    return ddp_cuda_index(device, stream,
+                          gather_body{y, table, rows->index, rows->columns, rows->table_rows},
+                          rows->rows * rows->columns);
 }
 
 static ddp_status cuda_scatter_rows(struct ddp_device *device, struct ddp_stream *stream,
-                                    float *table, const float *x, const int32_t *index, size_t rows,
-                                    size_t columns, size_t table_rows, bool is_accumulate)
+                                    float *table, const float *x, const struct ddp_rows *rows,
+                                    bool is_accumulate)
 {
-    return ddp_cuda_index(device, stream,
-                          scatter_body{table, x, index, rows, columns, is_accumulate},
-                          table_rows * columns);
+    return ddp_cuda_index(
+        device, stream,
+        scatter_body{table, x, rows->index, rows->rows, rows->columns, is_accumulate},
+        rows->table_rows * rows->columns);
 }
 
 void ddp_cuda_moves_fill_ops(struct ddp_layer_ops *ops)

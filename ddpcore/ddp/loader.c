@@ -38,6 +38,7 @@ static struct ddp_loader_batch batch_at(const struct ddp_loader *loader, uint64_
     const size_t first = (size_t)index * loader->config.batch_rows;
     const size_t left = loader->share_count - first;
 
+    DDP_ASSERT(index < loader->batch_count && first < loader->share_count);
     return (struct ddp_loader_batch){
         .epoch = loader->epoch,
         .index = index,
@@ -63,6 +64,7 @@ static void read_next(struct ddp_loader *loader)
     struct slot *slot = &loader->slots[index % loader->config.slot_count];
     ddp_status status;
 
+    DDP_ASSERT(index >= loader->given && index < loader->given + loader->config.slot_count);
     slot->is_ready = false;
     (void)pthread_mutex_unlock(&loader->lock);
     status = loader->config.read(loader->config.context, &batch);
@@ -260,6 +262,7 @@ static ddp_status take(struct ddp_loader *loader, struct ddp_loader_batch *out)
     if (loader->next <= loader->given || !slot->is_ready || slot->index != loader->given) {
         return DDP_PENDING;
     }
+    DDP_ASSERT(loader->given < loader->batch_count && loader->given < loader->next);
     *out = batch_at(loader, loader->given);
     loader->given++;
     (void)pthread_cond_broadcast(&loader->wanted); /* the slot before is free */
@@ -338,6 +341,7 @@ struct ddp_loader_state ddp_loader_state(const struct ddp_loader *loader)
     const size_t rest = sampler->sample_count - sampler->first;
     const uint64_t each = loader->given * loader->config.batch_rows; /* of one rank */
 
+    DDP_ASSERT(loader->given <= loader->batch_count && sampler->first <= sampler->sample_count);
     if (loader->given == loader->batch_count || each >= rest / sampler->world_size + 1 ||
         each * sampler->world_size >= rest) {
         return (struct ddp_loader_state){.epoch = loader->epoch + 1};

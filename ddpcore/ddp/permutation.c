@@ -2,6 +2,8 @@
  * swapped with one of those from it on, chosen by the remainder of a random number. */
 #include "ddpcore/ddp/permutation.h"
 
+#include "ddpcore/base/status.h"
+
 enum { WORDS = 624, SHIFT = 397 };
 
 struct mt19937 {
@@ -59,6 +61,7 @@ void ddp_permutation(uint64_t seed, uint32_t *indices, size_t count)
         const size_t other = i + mt19937_next(&mt) % (count - i);
         const uint32_t kept = indices[i];
 
+        DDP_ASSERT(other < count);
         indices[i] = indices[other];
         indices[other] = kept;
     }

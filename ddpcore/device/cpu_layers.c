@@ -89,10 +89,10 @@ DDP_CLONES static ddp_status cpu_gelu_backward(struct ddp_device *device, struct
     return DDP_OK;
 }
 
-static bool is_inside(const int32_t *index, size_t rows, size_t table_rows)
+static bool is_inside(const struct ddp_rows *rows)
 {
-    for (size_t b = 0; b < rows; b++) {
-        if (index[b] < 0 || (size_t)index[b] >= table_rows) {
+    for (size_t b = 0; b < rows->rows; b++) {
+        if (rows->index[b] < 0 || (size_t)rows->index[b] >= rows->table_rows) {
             return false;
         }
     }
@@ -100,34 +100,37 @@ static bool is_inside(const int32_t *index, size_t rows, size_t table_rows)
 }
 
 static ddp_status cpu_gather_rows(struct ddp_device *device, struct ddp_stream *stream, float *y,
-                                  const float *table, const int32_t *index, size_t rows,
-                                  size_t columns, size_t table_rows)
+                                  const float *table, const struct ddp_rows *rows)
 {
+    const size_t columns = rows->columns;
+
     (void)device;
     (void)stream;
-    if (!is_inside(index, rows, table_rows)) {
+    if (!is_inside(rows)) {
         return DDP_E_INVALID;
     }
-    for (size_t b = 0; b < rows; b++) {
-        memcpy(y + b * columns, table + (size_t)index[b] * columns, columns * sizeof(*y));
+    for (size_t b = 0; b < rows->rows; b++) {
+        memcpy(y + b * columns, table + (size_t)rows->index[b] * columns, columns * sizeof(*y));
     }
     return DDP_OK;
 }
 
 static ddp_status cpu_scatter_rows(struct ddp_device *device, struct ddp_stream *stream,
-                                   float *table, const float *x, const int32_t *index, size_t rows,
-                                   size_t columns, size_t table_rows, bool is_accumulate)
+                                   float *table, const float *x, const struct ddp_rows *rows,
+                                   bool is_accumulate)
 {
+    const size_t columns = rows->columns;
+
     (void)device;
     (void)stream;
-    if (!is_inside(index, rows, table_rows)) {
+    if (!is_inside(rows)) {
         return DDP_E_INVALID;
     }
     if (!is_accumulate) {
-        memset(table, 0, table_rows * columns * sizeof(*table));
+        memset(table, 0, rows->table_rows * columns * sizeof(*table));
     }
-    for (size_t b = 0; b < rows; b++) {
-        float *row = table + (size_t)index[b] * columns;
+    for (size_t b = 0; b < rows->rows; b++) {
+        float *row = table + (size_t)rows->index[b] * columns;
 
         for (size_t o = 0; o < columns; o++) {
             row[o] += x[b * columns + o];

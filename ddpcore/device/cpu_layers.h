@@ -25,8 +25,8 @@ ddp_status ddp_cpu_average_pool_backward(struct ddp_device *device, struct ddp_s
 
 /* cpu_normalize.c */
 ddp_status ddp_cpu_normalize_columns(struct ddp_device *device, struct ddp_stream *stream, float *y,
-                                     float *mean, float *variance, float *inverse, const float *x,
-                                     size_t rows, size_t columns, float eps);
+                                     const struct ddp_moments *moments, const float *x, size_t rows,
+                                     size_t columns, float eps);
 ddp_status ddp_cpu_normalize_columns_backward(struct ddp_device *device, struct ddp_stream *stream,
                                               float *dx, const float *dy, const float *y,
                                               const float *inverse, size_t rows, size_t columns);

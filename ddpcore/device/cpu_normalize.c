@@ -55,19 +55,19 @@ DDP_CLONES static void apply_columns(float *restrict y, const float *restrict me
 }
 
 ddp_status ddp_cpu_normalize_columns(struct ddp_device *device, struct ddp_stream *stream, float *y,
-                                     float *mean, float *variance, float *inverse, const float *x,
-                                     size_t rows, size_t columns, float eps)
+                                     const struct ddp_moments *moments, const float *x, size_t rows,
+                                     size_t columns, float eps)
 {
     (void)device;
     (void)stream;
     for (size_t first = 0; first < columns; first += COLUMN_BLOCK) {
-        column_moments(mean + first, variance + first, x + first, rows, columns,
+        column_moments(moments->mean + first, moments->variance + first, x + first, rows, columns,
                        block_columns(first, columns));
     }
     for (size_t o = 0; o < columns; o++) {
-        inverse[o] = 1.0F / sqrtf(variance[o] + eps);
+        moments->inverse[o] = 1.0F / sqrtf(moments->variance[o] + eps);
     }
-    apply_columns(y, mean, inverse, x, rows, columns);
+    apply_columns(y, moments->mean, moments->inverse, x, rows, columns);
     return DDP_OK;
 }
 

@@ -31,6 +31,17 @@ struct ddp_route {
     size_t rows, experts;
 };
 
+/* What normalize_columns finds out of each column. */
+struct ddp_moments {
+    float *mean, *variance, *inverse;
+};
+
+/* Rows of a table, by their numbers. */
+struct ddp_rows {
+    const int32_t *index; /* B, in the device's memory */
+    size_t rows, columns, table_rows;
+};
+
 struct ddp_layer_ops {
     /* `count` products of one shape, whose operands lie one behind the other: a advances by m*k, b
      * by k*n, c by m*n. */
@@ -58,8 +69,8 @@ struct ddp_layer_ops {
     /* y[b][o] = (x[b][o] - mean[o]) * inverse[o]. mean[o] = sum over b / B, variance[o] = sum over
      * b of (x - mean)^2 / B, ascending; inverse = 1 / sqrt(variance + eps). All three are O. */
     ddp_status (*normalize_columns)(struct ddp_device *device, struct ddp_stream *stream, float *y,
-                                    float *mean, float *variance, float *inverse, const float *x,
-                                    size_t rows, size_t columns, float eps);
+                                    const struct ddp_moments *moments, const float *x, size_t rows,
+                                    size_t columns, float eps);
     /* dx = inverse[o] * (dy - sum(dy)/B - y * (sum(dy * y)/B)), sums over b ascending; y:
      * normalize_columns' output */
     ddp_status (*normalize_columns_backward)(struct ddp_device *device, struct ddp_stream *stream,
@@ -80,13 +91,11 @@ struct ddp_layer_ops {
     /* y[b] = table[index[b]], rows of `columns` elements.
      * Errors: E_INVALID for an index outside [0, table_rows), where the host can see it. */
     ddp_status (*gather_rows)(struct ddp_device *device, struct ddp_stream *stream, float *y,
-                              const float *table, const int32_t *index, size_t rows, size_t columns,
-                              size_t table_rows);
+                              const float *table, const struct ddp_rows *rows);
     /* table[index[b]] += x[b], in ascending b; table starts from zeros unless is_accumulate.
      * Errors: as gather_rows. */
     ddp_status (*scatter_rows)(struct ddp_device *device, struct ddp_stream *stream, float *table,
-                               const float *x, const int32_t *index, size_t rows, size_t columns,
-                               size_t table_rows, bool is_accumulate);
+                               const float *x, const struct ddp_rows *rows, bool is_accumulate);
     /* Rows come in groups of `columns`; row r of a group sees the columns 0..r: there y = softmax
      * of scale * x, and 0 behind them. */
     ddp_status (*softmax_causal)(struct ddp_device *device, struct ddp_stream *stream, float *y,

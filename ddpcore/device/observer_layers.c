@@ -84,15 +84,15 @@ static ddp_status observer_average_pool_backward(struct ddp_device *device,
 }
 
 static ddp_status observer_normalize_columns(struct ddp_device *device, struct ddp_stream *stream,
-                                             float *y, float *mean, float *variance, float *inverse,
+                                             float *y, const struct ddp_moments *moments,
                                              const float *x, size_t rows, size_t columns, float eps)
 {
     struct ddp_observer *self = ddp_observer_of(device);
 
-    DDP_OBSERVE(self, stream,
-                INNER(normalize_columns, y, mean, variance, inverse, x, rows, columns, eps),
-                READS(x, rows * columns), WRITES(mean, columns), WRITES(variance, columns),
-                WRITES(inverse, columns), WRITES(y, rows * columns));
+    DDP_OBSERVE(self, stream, INNER(normalize_columns, y, moments, x, rows, columns, eps),
+                READS(x, rows * columns), WRITES(moments->mean, columns),
+                WRITES(moments->variance, columns), WRITES(moments->inverse, columns),
+                WRITES(y, rows * columns));
 }
 
 static ddp_status observer_normalize_columns_backward(struct ddp_device *device,
@@ -151,28 +151,27 @@ static ddp_status observer_gelu_backward(struct ddp_device *device, struct ddp_s
 }
 
 static ddp_status observer_gather_rows(struct ddp_device *device, struct ddp_stream *stream,
-                                       float *y, const float *table, const int32_t *index,
-                                       size_t rows, size_t columns, size_t table_rows)
+                                       float *y, const float *table, const struct ddp_rows *rows)
 {
     struct ddp_observer *self = ddp_observer_of(device);
 
-    DDP_OBSERVE(self, stream, INNER(gather_rows, y, table, index, rows, columns, table_rows),
-                DDP_READS(index, rows, sizeof(int32_t)), READS(table, table_rows * columns),
-                WRITES(y, rows * columns));
+    DDP_OBSERVE(self, stream, INNER(gather_rows, y, table, rows),
+                DDP_READS(rows->index, rows->rows, sizeof(int32_t)),
+                READS(table, rows->table_rows * rows->columns),
+                WRITES(y, rows->rows * rows->columns));
 }
 
 static ddp_status observer_scatter_rows(struct ddp_device *device, struct ddp_stream *stream,
-                                        float *table, const float *x, const int32_t *index,
-                                        size_t rows, size_t columns, size_t table_rows,
+                                        float *table, const float *x, const struct ddp_rows *rows,
                                         bool is_accumulate)
 {
     struct ddp_observer *self = ddp_observer_of(device);
+    const size_t table_elems = rows->table_rows * rows->columns;
 
-    DDP_OBSERVE(self, stream,
-                INNER(scatter_rows, table, x, index, rows, columns, table_rows, is_accumulate),
-                DDP_READS(index, rows, sizeof(int32_t)), READS(x, rows * columns),
-                READS(IF(is_accumulate, table), table_rows * columns),
-                WRITES(table, table_rows * columns));
+    DDP_OBSERVE(self, stream, INNER(scatter_rows, table, x, rows, is_accumulate),
+                DDP_READS(rows->index, rows->rows, sizeof(int32_t)),
+                READS(x, rows->rows * rows->columns), READS(IF(is_accumulate, table), table_elems),
+                WRITES(table, table_elems));
 }
 
 static ddp_status observer_softmax_causal(struct ddp_device *device, struct ddp_stream *stream,

@@ -94,6 +94,12 @@ static bool is_remembered(const struct harness_paths *paths)
     return optimizer->kind != HARNESS_OPTIMIZER_SGD || optimizer->momentum > 0;
 }
 
+/* Where gradients are clipped, one that is wrong is in the norm that all of them are divided by. */
+static bool is_clipped(const struct harness_paths *paths)
+{
+    return paths->plan->job.optimizer.clip_norm > 0;
+}
+
 /* Replicas differ where some of them hold another value than the emulation. What went wrong before
  * the sum is in all of them alike. */
 bool harness_value_is_held_by_some(const struct harness_paths *paths,
@@ -101,7 +107,8 @@ bool harness_value_is_held_by_some(const struct harness_paths *paths,
 {
     DDP_ASSERT(a->stage >= -1 && a->stage < HARNESS_STAGE_COUNT);
     if (b->oracle != HARNESS_ORACLE_REPLICAS || a->stage < HARNESS_STAGE_OUTPUT ||
-        !harness_path_is_common(a, b) || !harness_path_is_same_tensor(paths, a, b)) {
+        !harness_path_is_common(a, b) ||
+        !(is_clipped(paths) || harness_path_is_same_tensor(paths, a, b))) {
         return false;
     }
     return a->step == b->step || (is_remembered(paths) && a->step < b->step);

@@ -184,6 +184,9 @@ CT_TEST(device_observer, layers_touch_their_operands)
     struct ddp_gemm gemm;
     struct ddp_route route;
     const struct ddp_layer_ops *layers;
+    struct ddp_rows one = {.rows = 1, .columns = 3, .table_rows = 2};
+    struct ddp_rows two = {.rows = 2, .columns = 3, .table_rows = 2};
+    struct ddp_moments moments;
     const int32_t *index;
     float *m[7];
 
@@ -197,6 +200,9 @@ CT_TEST(device_observer, layers_touch_their_operands)
     CT_CHECK_OK(f.device->ops->zero(f.device, NULL, m[6], 32));
     f.read_count++;
     index = (const int32_t *)m[6];
+    one.index = index;
+    two.index = index;
+    moments = (struct ddp_moments){m[1], m[2], m[3]};
     gemm =
         (struct ddp_gemm){.m = 2, .n = 1, .k = 1, .alpha = 1.0F, .a = m[0], .b = m[1], .c = m[2]};
     TOUCHES(layers->gemms(f.device, NULL, &gemm, 3), "r0:0+24 r1:0+12 w2:0+24");
@@ -207,7 +213,7 @@ CT_TEST(device_observer, layers_touch_their_operands)
     TOUCHES(layers->col2im(f.device, NULL, m[0], m[1], &image), "r1:0+32 w0:0+32");
     TOUCHES(layers->average_pool(f.device, NULL, m[0], m[1], &pooled), "r1:0+32 w0:0+8");
     TOUCHES(layers->average_pool_backward(f.device, NULL, m[0], m[1], &pooled), "r1:0+8 w0:0+32");
-    TOUCHES(layers->normalize_columns(f.device, NULL, m[0], m[1], m[2], m[3], m[4], 2, 3, 1.0F),
+    TOUCHES(layers->normalize_columns(f.device, NULL, m[0], &moments, m[4], 2, 3, 1.0F),
             "r4:0+24 w1:0+12 w2:0+12 w3:0+12 w0:0+24");
     TOUCHES(layers->normalize_columns_backward(f.device, NULL, m[0], m[1], m[2], m[3], 2, 3),
             "r1:0+24 r2:0+24 r3:0+12 w0:0+24");
@@ -217,11 +223,10 @@ CT_TEST(device_observer, layers_touch_their_operands)
             "r1:0+24 r2:0+24 r3:0+8 w0:0+24");
     TOUCHES(layers->gelu(f.device, NULL, m[0], m[1], 5), "r1:0+20 w0:0+20");
     TOUCHES(layers->gelu_backward(f.device, NULL, m[0], m[1], m[2], 5), "r1:0+20 r2:0+20 w0:0+20");
-    TOUCHES(layers->gather_rows(f.device, NULL, m[0], m[1], index, 2, 3, 2),
-            "r6:0+8 r1:0+24 w0:0+24");
-    TOUCHES(layers->scatter_rows(f.device, NULL, m[0], m[1], index, 1, 3, 2, false),
+    TOUCHES(layers->gather_rows(f.device, NULL, m[0], m[1], &two), "r6:0+8 r1:0+24 w0:0+24");
+    TOUCHES(layers->scatter_rows(f.device, NULL, m[0], m[1], &one, false),
             "r6:0+4 r1:0+12 w0:0+24");
-    TOUCHES(layers->scatter_rows(f.device, NULL, m[0], m[1], index, 1, 3, 2, true),
+    TOUCHES(layers->scatter_rows(f.device, NULL, m[0], m[1], &one, true),
             "r6:0+4 r1:0+12 r0:0+24 w0:0+24");
     TOUCHES(layers->softmax_causal(f.device, NULL, m[0], m[1], 2, 2, 1.0F), "r1:0+16 w0:0+16");
     TOUCHES(layers->softmax_causal_backward(f.device, NULL, m[0], m[1], m[2], 2, 2, 1.0F),

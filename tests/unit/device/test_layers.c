@@ -121,9 +121,10 @@ static void check_columns(struct bench *bench, size_t rows, size_t columns, stru
     struct layers_tensor dy = layers_tensor(bench, F, rows * columns, prng);
     struct layers_tensor dx = layers_tensor(bench, G, rows * columns, prng);
 
-    CT_CHECK_OK(layers->normalize_columns(bench->device, NULL, y.device, mean.device,
-                                          variance.device, inverse.device, x.device, rows, columns,
-                                          1e-2F));
+    CT_CHECK_OK(layers->normalize_columns(
+        bench->device, NULL, y.device,
+        &(struct ddp_moments){mean.device, variance.device, inverse.device}, x.device, rows,
+        columns, 1e-2F));
     CT_CHECK_OK(layers->normalize_columns_backward(bench->device, NULL, dx.device, dy.device,
                                                    y.device, inverse.device, rows, columns));
     for (unsigned range = B; range <= G; range++) {

@@ -235,20 +235,22 @@ CT_TEST(layers, rows_of_tables)
         struct layers_tensor x = layers_tensor(&bench, B, (size_t)ROWS * COLUMNS, &prng);
         int32_t *index = (int32_t *)bench_begin(&bench, C, sizeof(int32_t), ROWS, 0);
         struct layers_tensor y = layers_tensor(&bench, D, (size_t)ROWS * COLUMNS, &prng);
-        const int32_t *device_index;
+        struct ddp_rows given = {.rows = ROWS, .columns = COLUMNS, .table_rows = TABLE};
+        struct ddp_rows beyond;
         static float start[TABLE * COLUMNS];
 
         memcpy(start, table.host, sizeof(start));
         memcpy(index, rows, sizeof(rows));
-        device_index = (const int32_t *)bench_push(&bench, C);
-        CT_CHECK_OK(layers->gather_rows(bench.device, NULL, y.device, table.device, device_index,
-                                        ROWS, COLUMNS, TABLE));
+        given.index = (const int32_t *)bench_push(&bench, C);
+        beyond = given;
+        beyond.table_rows = 3;
+        CT_CHECK_OK(layers->gather_rows(bench.device, NULL, y.device, table.device, &given));
         for (size_t i = 0; i < (size_t)ROWS * COLUMNS; i++) {
             wanted[i] = start[(size_t)rows[i / COLUMNS] * COLUMNS + i % COLUMNS];
         }
         check_bits(&bench, D, (size_t)ROWS * COLUMNS);
-        CT_CHECK_OK(layers->scatter_rows(bench.device, NULL, table.device, x.device, device_index,
-                                         ROWS, COLUMNS, TABLE, is_accumulate != 0));
+        CT_CHECK_OK(layers->scatter_rows(bench.device, NULL, table.device, x.device, &given,
+                                         is_accumulate != 0));
         for (size_t i = 0; i < (size_t)TABLE * COLUMNS; i++) {
             wanted[i] = is_accumulate != 0 ? start[i] : 0.0F;
         }
@@ -257,12 +259,12 @@ CT_TEST(layers, rows_of_tables)
         }
         check_bits(&bench, A, (size_t)TABLE * COLUMNS);
         if (bench.device->ops->is_host_memory) {
-            CT_CHECK_STATUS(layers->gather_rows(bench.device, NULL, y.device, table.device,
-                                                device_index, ROWS, COLUMNS, 3),
-                            DDP_E_INVALID);
-            CT_CHECK_STATUS(layers->scatter_rows(bench.device, NULL, table.device, x.device,
-                                                 device_index, ROWS, COLUMNS, 3, true),
-                            DDP_E_INVALID);
+            CT_CHECK_STATUS(
+                layers->gather_rows(bench.device, NULL, y.device, table.device, &beyond),
+                DDP_E_INVALID);
+            CT_CHECK_STATUS(
+                layers->scatter_rows(bench.device, NULL, table.device, x.device, &beyond, true),
+                DDP_E_INVALID);
         }
     }
     bench_close(&bench);

@@ -47,6 +47,8 @@ static const char *const section_path[HARNESS_SECTION_COUNT] = {
 #define WITH_IO       "faults.0.do={io: {call: write, errno: ENOSPC, short: true}}"
 #define WITH_FINDINGS "expect={verdict: VALUE.LOST, findings: " FINDINGS "}"
 
+#define DATA DDPROVE_SOURCE_DIR "/scenarios/models/data"
+
 /* What a key needs beside it. before: also set in the plan that it is compared with. */
 static const struct special {
     enum harness_row row;
@@ -94,11 +96,13 @@ static const struct special {
     {HARNESS_ROW_FINDING_mode, NULL, WITH_FINDINGS, NULL},
     {HARNESS_ROW_SURVIVORS_within_ms, NULL, "expect.survivors.status=TIMEOUT", NULL},
     {HARNESS_ROW_JOB_features, NULL, "job.data=synthetic", NULL},
-    {HARNESS_ROW_JOB_data_file, DDPROVE_SOURCE_DIR "/CMakeLists.txt",
-     "job={ranks: 4, steps: 8, model: gpt, data: text, features: 8, widths: [8, 8, 256], "
-     "batch_per_rank: 8, "
-     "checkpoint_every: 2}",
-     NULL},
+    {HARNESS_ROW_JOB_data_file, DATA "/README.md",
+     "job={ranks: 4, steps: 8, model: gpt, data: text, batch_per_rank: 8, samples: 1}", NULL},
+    {HARNESS_ROW_JOB_label_file, DATA "/digits-labels-idx1-ubyte", NULL,
+     "job={ranks: 4, steps: 8, model: mlp, data: idx, data_file: " DATA
+     "/digits-images-idx3-ubyte, "
+     "label_file: " DATA "/digits-labels-idx1-ubyte, batch_per_rank: 8, checkpoint_every: 2}"},
+    {HARNESS_ROW_JOB_initial, DATA "/convnet.safetensors", NULL, NULL},
     {HARNESS_ROW_EXPECT_RESTORE_from_step, "4", NULL, NULL},
     {HARNESS_ROW_CANARY_outcome, "ERROR", NULL, NULL},
     {HARNESS_ROW_CANARY_verdict, NULL, "canary.outcome=FAIL", NULL},
