@@ -25,6 +25,7 @@ void ddp_emit_pairwise_reduce_scatter(struct ddp_schedule *schedule)
             struct ddp_part theirs = {after * params->elem_count + part.first, part.elem_count};
 
             DDP_ASSERT(after != params->rank && before != params->rank);
+            DDP_ASSERT(theirs.first + theirs.elem_count <= params->size * params->elem_count);
             (void)ddp_emit_send(schedule, distance - 1, after,
                                 ddp_emit_range(DDP_BUFFER_INPUT, theirs), none);
             last[0] =

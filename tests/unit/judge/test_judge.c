@@ -1,7 +1,5 @@
-/* The judge: every way in which a run can fail to be what its scenario says.
- *
- * Method: one passing case, then one change at a time, each of which must make it fail with a
- * reason that names the change. A judge that ignored one of them would let a wrong verdict pass. */
+/* The judge: every way in which a run can fail to be what its scenario says. One passing case, then
+ * one change at a time, each of which must make it fail with a reason that names the change. */
 #include <string.h>
 
 #include "harness/judge/judge.h"
