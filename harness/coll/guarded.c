@@ -32,7 +32,7 @@ ddp_status harness_coll_guarded_emit(const struct ddp_algorithm *algorithm,
     return DDP_OK;
 #else
     static char stack_bytes[STACK_BYTES]; /* the algorithm may have used up the own one */
-    const struct itimerval limit = {{0, 0}, {cpu_ms / 1000, cpu_ms % 1000 * 1000}};
+    const struct itimerval limit = {{0, 0}, {cpu_ms / 1000, (long)(cpu_ms % 1000) * 1000}};
     const struct itimerval never = {{0, 0}, {0, 0}};
     const stack_t stack = {.ss_sp = stack_bytes, .ss_size = sizeof stack_bytes};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
