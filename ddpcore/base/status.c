@@ -83,7 +83,8 @@ ddp_status ddp_err_wrap(struct ddp_err *err, ddp_status status, const char *form
     }
     va_end(args);
     used = strlen(err->text);
-    (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s", inner);
+    (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s",
+                   inner[0] != '\0' ? inner : ddp_status_text(status));
     return status;
 }
 

@@ -67,7 +67,8 @@ struct ddp_err {
 /* Replace the text and return status. err may be NULL. */
 ddp_status ddp_err_set(struct ddp_err *err, ddp_status status, const char *format, ...)
     DDP_PRINTF(3, 4);
-/* Put "<formatted>: " before the present text and return status. err may be NULL. */
+/* Put "<formatted>: " before the present text, or what status means, and return status. err may be
+ * NULL. */
 ddp_status ddp_err_wrap(struct ddp_err *err, ddp_status status, const char *format, ...)
     DDP_PRINTF(3, 4);
 

@@ -4,7 +4,8 @@
 static bool is_same_key(const struct ddp_cache_key *a, const struct ddp_cache_key *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->elem_count == b->elem_count &&
-           a->root == b->root && a->is_in_place == b->is_in_place;
+           a->root == b->root && a->is_in_place == b->is_in_place &&
+           a->is_monitored == b->is_monitored;
 }
 
 static uint32_t chain_of(const struct ddp_cache_key *key)
@@ -51,7 +52,7 @@ static const struct ddp_coll_choice *choose(const struct ddp_cache *cache, enum 
     return &cache->choices[i];
 }
 
-const struct ddp_algorithm *ddp_cache_algorithm(const struct ddp_cache *cache,
+static const struct ddp_algorithm *algorithm_of(const struct ddp_cache *cache,
                                                 enum ddp_coll_kind kind, size_t elem_count,
                                                 enum ddp_dtype dtype)
 {
@@ -65,7 +66,8 @@ static ddp_status create(struct ddp_cache *cache, const struct ddp_cache_key *ke
 {
     const struct ddp_coll_choice *choice = choose(cache, key->kind, key->elem_count, key->dtype);
     const struct ddp_algorithm *algorithm =
-        ddp_cache_algorithm(cache, key->kind, key->elem_count, key->dtype);
+        key->is_monitored ? ddp_algorithm_find(key->kind, DDP_ALGORITHM_DIRECT_BARRIER)
+                          : algorithm_of(cache, key->kind, key->elem_count, key->dtype);
     size_t segment_bytes = choice != NULL ? choice->segment_bytes : cache->segment_bytes;
     const struct ddp_schedule_params params = {
         .kind = key->kind,
@@ -81,6 +83,7 @@ static ddp_status create(struct ddp_cache *cache, const struct ddp_cache_key *ke
 
     DDP_ASSERT(algorithm != NULL);
     DDP_ASSERT(cache->member < cache->member_count);
+    cache->present = algorithm;
     DDP_TRY(cache->ops->create(cache, &params, out, err));
     (*out)->key = *key;
     DDP_ASSERT((*out)->users == 0);

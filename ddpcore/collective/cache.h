@@ -14,6 +14,7 @@ struct ddp_cache_key {
     size_t elem_count; /* 0 for a barrier */
     uint32_t root;     /* 0 for all but broadcast */
     bool is_in_place;
+    bool is_monitored; /* by DDP_ALGORITHM_DIRECT_BARRIER, whatever the kind's algorithm is */
 };
 
 /* First member of whatever a cache holds. */
@@ -42,6 +43,7 @@ struct ddp_cache {
     uint32_t member, member_count;
     size_t segment_bytes;                                       /* 0 = the algorithm's default */
     const struct ddp_algorithm *algorithm[DDP_COLL_KIND_COUNT]; /* NULL: the kind is not used */
+    const struct ddp_algorithm *present;    /* of the key that `create` is called for */
     const struct ddp_coll_choice *choices;  /* of all-reduces, by size; borrowed */
     size_t choice_count;                    /* 0: algorithm and segment_bytes hold for all */
     const uint32_t *node_of_rank;           /* of each member, or NULL; borrowed */
@@ -59,6 +61,7 @@ static inline struct ddp_cache_key ddp_cache_key_of(const struct ddp_coll_args *
     struct ddp_cache_key key;
 
     key.kind = args->kind;
+    key.is_monitored = args->kind == DDP_COLL_BARRIER && args->role == DDP_ROLE_MONITORED;
     key.dtype = args->dtype;
     key.elem_count = args->kind == DDP_COLL_BARRIER ? 0 : args->elem_count;
     key.root = ddp_coll_kind_has_root(args->kind) ? args->root : 0;
@@ -72,10 +75,6 @@ static inline struct ddp_cache_key ddp_cache_key_of(const struct ddp_coll_args *
  * goes. */
 DDP_MUST_USE ddp_status ddp_cache_take(struct ddp_cache *cache, const struct ddp_cache_key *key,
                                        struct ddp_cached **out, struct ddp_err *err);
-/* What makes a collective of that size; NULL: the kind is not used. */
-const struct ddp_algorithm *ddp_cache_algorithm(const struct ddp_cache *cache,
-                                                enum ddp_coll_kind kind, size_t elem_count,
-                                                enum ddp_dtype dtype);
 void ddp_cache_give_back(struct ddp_cached *cached);
 /* Nothing in it has users. */
 void ddp_cache_fini(struct ddp_cache *cache);

@@ -78,6 +78,9 @@ struct ddp_coll_ops {
     void (*hint)(struct ddp_coll *coll, struct ddp_idle_hint *hint);
     /* Destroys inner layers too. */
     void (*destroy)(struct ddp_coll *coll);
+    /* Whether a pending work waits for a message of this member now; false if that is not known.
+     * NULL: it never is. */
+    bool (*awaits)(struct ddp_coll *coll, const struct ddp_coll_work *work, uint32_t member);
 };
 
 struct ddp_coll {

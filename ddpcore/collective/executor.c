@@ -125,6 +125,22 @@ static ddp_status executor_run_head(struct ddp_queue *queue, struct ddp_coll_wor
     return executor->is_checked ? look_for_stray(executor) : DDP_PENDING;
 }
 
+static bool executor_awaits(const struct ddp_queue *queue, const struct ddp_coll_work *head,
+                            uint32_t member)
+{
+    const struct ddp_executor *executor = (const struct ddp_executor *)queue;
+    const struct ddp_compiled *compiled = head->engine;
+    bool is_awaited = false;
+
+    for (uint32_t i = 0; executor->is_running && i < compiled->active_count; i++) {
+        const struct ddp_compiled_step *step = &compiled->steps[compiled->active[i]];
+
+        is_awaited |= (step->kind == DDP_STEP_RECV || step->kind == DDP_STEP_RECV_REDUCE) &&
+                      step->peer == member;
+    }
+    return is_awaited;
+}
+
 static void *executor_alloc(struct ddp_queue *queue, size_t size_bytes)
 {
     return queue->transport->ops->alloc(queue->transport, size_bytes);
@@ -153,6 +169,7 @@ static const struct ddp_engine executor_engine = {
     .prepare = executor_prepare,
     .release = executor_release,
     .run_head = executor_run_head,
+    .awaits = executor_awaits,
     .alloc = executor_alloc,
     .free = executor_free,
     .destroy = executor_destroy,
@@ -208,8 +225,7 @@ static ddp_status pass_schedule(const struct ddp_cache *cache, struct ddp_schedu
 static ddp_status create_compiled(struct ddp_cache *cache, const struct ddp_schedule_params *params,
                                   struct ddp_cached **out, struct ddp_err *err)
 {
-    const struct ddp_algorithm *algorithm =
-        ddp_cache_algorithm(cache, params->kind, params->elem_count, params->dtype);
+    const struct ddp_algorithm *algorithm = cache->present;
     struct ddp_compiled *compiled = NULL;
     struct ddp_schedule schedule;
     ddp_status status;

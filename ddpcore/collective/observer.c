@@ -181,6 +181,14 @@ static void observer_hint(struct ddp_coll *coll, struct ddp_idle_hint *hint)
     observer->inner->ops->hint(observer->inner, hint);
 }
 
+static bool observer_awaits(struct ddp_coll *coll, const struct ddp_coll_work *work,
+                            uint32_t member)
+{
+    struct ddp_coll *inner = ((struct observer *)coll)->inner;
+
+    return inner->ops->awaits != NULL && inner->ops->awaits(inner, work, member);
+}
+
 static void observer_destroy(struct ddp_coll *coll)
 {
     struct observer *observer = (struct observer *)coll;
@@ -200,6 +208,7 @@ static const struct ddp_coll_ops observer_ops = {
     .alloc = observer_alloc,
     .free = observer_free,
     .last_error = observer_last_error,
+    .awaits = observer_awaits,
     .hint = observer_hint,
     .destroy = observer_destroy,
 };

@@ -330,6 +330,15 @@ static void queue_hint(struct ddp_coll *coll, struct ddp_idle_hint *hint)
     }
 }
 
+static bool queue_awaits(struct ddp_coll *coll, const struct ddp_coll_work *work, uint32_t member)
+{
+    const struct ddp_queue *queue = (const struct ddp_queue *)coll;
+
+    DDP_ASSERT(member < coll->member_count);
+    return work == queue->head && queue->engine->awaits != NULL &&
+           queue->engine->awaits(queue, work, member);
+}
+
 static void queue_destroy(struct ddp_coll *coll)
 {
     struct ddp_queue *queue = (struct ddp_queue *)coll;
@@ -348,6 +357,7 @@ static const struct ddp_coll_ops queue_ops = {
     .alloc = queue_alloc,
     .free = queue_free,
     .last_error = queue_last_error,
+    .awaits = queue_awaits,
     .hint = queue_hint,
     .destroy = queue_destroy,
 };

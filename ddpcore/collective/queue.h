@@ -40,6 +40,9 @@ struct ddp_engine {
     /* Whether the head waits for nothing but messages of the queue's transport, so that an idle
      * wait may sleep until one comes. NULL: always. */
     bool (*waits_for_message)(const struct ddp_queue *queue, const struct ddp_coll_work *head);
+    /* Whether the head waits for a message of this member. NULL: not known. */
+    bool (*awaits)(const struct ddp_queue *queue, const struct ddp_coll_work *head,
+                   uint32_t member);
     /* The group has ended with this error: stop what runs. Called once. NULL: nothing to stop. */
     void (*stop)(struct ddp_queue *queue, ddp_status status);
     /* After the group has ended: whether nothing uses the works' buffers any more. Asked at every

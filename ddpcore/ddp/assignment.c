@@ -48,6 +48,7 @@ static void append(struct walk *walk, size_t place, const size_t caps[2])
         type->bucket = walk->opened++;
         type->is_open = true;
     }
+    DDP_ASSERT((size_t)walk->opened <= walk->param_count);
     walk->bucket_of[place] = type->bucket;
     type->last_place = place;
     type->bytes += ddp_param_size_bytes(param);
@@ -92,6 +93,7 @@ static void list_buckets(const struct walk *walk, int32_t *out_order, int32_t *o
     for (size_t place = 0; place < walk->param_count; place++) {
         const int32_t turn = walk->turn[walk->bucket_of[place]];
 
+        DDP_ASSERT(turn >= 0 && turn < walk->opened);
         out_order[out_sizes[turn]++] = (int32_t)param_at(walk, place);
     }
     for (int32_t b = walk->opened; b-- > 1;) { /* ends back into sizes */

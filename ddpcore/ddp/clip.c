@@ -90,7 +90,9 @@ ddp_status ddp_clip_params(struct ddp_device *device, struct ddp_transfer *trans
     if (!(max_norm > 0)) {
         return DDP_E_INVALID;
     }
+    DDP_ASSERT(transfer->device == device);
     DDP_TRY(add_gradients(device, transfer, params, param_count, &sum));
+    DDP_ASSERT(!(sum < 0));
     factor = max_norm / (sqrt(sum) + CLIP_EPS);
     if (out_norm != NULL) {
         *out_norm = sqrt(sum);
@@ -98,6 +100,7 @@ ddp_status ddp_clip_params(struct ddp_device *device, struct ddp_transfer *trans
     if (factor >= 1) { /* a NaN is not */
         return DDP_OK;
     }
+    DDP_ASSERT(!(factor < 0));
     for (size_t p = 0; p < param_count; p++) {
         if (params[p].is_grad_defined) {
             DDP_TRY(device->ops->scale(device, NULL, params[p].grad, params[p].dtype,

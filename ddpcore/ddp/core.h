@@ -1,6 +1,6 @@
 /* Inside of struct ddp, for the files of this folder only. Calls go down this list of files and
- * never up: ddp.c, clip.c, drift.c; join.c, verify_strict.c, verify_pytorch.c; rebuild.c; sync.c,
- * reducer.c, verify_gather.c; buckets.c; core.c. */
+ * never up: ddp.c, clip.c, drift.c, logging.c; join.c, verify_strict.c, verify_pytorch.c;
+ * rebuild.c; sync.c, reducer.c, verify_gather.c; view.c, buckets.c; core.c. */
 #ifndef DDPCORE_DDP_CORE_H
 #define DDPCORE_DDP_CORE_H
 
@@ -47,6 +47,12 @@ struct ddp {
     size_t ready_order_count;
     bool is_rebuild_due; /* the pass has ended: the next forward pass rebuilds */
     bool is_rebuilt;
+
+    /* Gradients in the buckets (view.c). */
+    void **own_grads; /* [param_count] where they lay before; NULL: they are not in the buckets */
+    bool *is_saved; /* [param_count] gradients that a pass may leave untouched, with find_unused */
+    size_t *saved_at; /* [param_count] bytes into saved */
+    void *saved;      /* the device's */
 
     /* used map: local_used collects since the last reduction, used_map is what is reduced */
     struct ddp_block used_block;
@@ -96,9 +102,32 @@ DDP_MUST_USE ddp_status ddp_core_hash(struct ddp *ddp, const char *name, const v
 /* buckets.c: memory, record and names of the layout in force. */
 DDP_MUST_USE ddp_status ddp_buckets_open(struct ddp *ddp); /* the table of their memory, first */
 DDP_MUST_USE ddp_status ddp_buckets_alloc(struct ddp *ddp);
-void ddp_buckets_free(struct ddp *ddp);
+/* blocks: [count], or NULL. */
+void ddp_buckets_free(struct ddp *ddp, struct ddp_block *blocks, size_t count);
 /* Events BUCKET_PARAM. */
 void ddp_buckets_record(const struct ddp *ddp);
+/* Whether buckets may still be rebuilt. */
+bool ddp_rebuild_is_open(const struct ddp *ddp);
+DDP_MUST_USE ddp_status ddp_rebuild_open(struct ddp *ddp); /* what it needs, if it is open */
+/* A synchronised backward pass begins; a gradient became ready; the pass has ended well. */
+void ddp_rebuild_begin(struct ddp *ddp);
+void ddp_rebuild_note(struct ddp *ddp, size_t param);
+void ddp_rebuild_end(struct ddp *ddp);
+/* A joined rank mirrored a pass: its order is that of the parameters. */
+void ddp_rebuild_note_all(struct ddp *ddp);
+
+/* view.c. Where a parameter lies in its bucket; whether its gradient is there. */
+void *ddp_view_of(const struct ddp *ddp, size_t param);
+bool ddp_view_is(const struct ddp *ddp, size_t param);
+DDP_MUST_USE ddp_status ddp_view_open(struct ddp *ddp);
+/* Move the gradients that lie elsewhere into the buckets in force. */
+DDP_MUST_USE ddp_status ddp_view_attach(struct ddp *ddp);
+/* Keep a gradient of earlier passes, before it is summed, until it is known whether any rank used
+ * the parameter; and put it back. */
+DDP_MUST_USE ddp_status ddp_view_save(struct ddp *ddp, size_t param);
+DDP_MUST_USE ddp_status ddp_view_restore(struct ddp *ddp, size_t param);
+/* Gradients go back to where the caller had them. */
+void ddp_view_close(struct ddp *ddp);
 
 /* sync.c: broadcasts of tensors from a member, coalesced into chunks. */
 DDP_MUST_USE ddp_status ddp_sync_params(struct ddp *ddp, uint32_t root);
@@ -132,16 +161,7 @@ ddp_status ddp_verify_fail(struct ddp *ddp, int32_t rank);
 DDP_MUST_USE ddp_status ddp_verify_strict(struct ddp *ddp, struct ddp_err *err);
 DDP_MUST_USE ddp_status ddp_verify_pytorch(struct ddp *ddp, struct ddp_err *err);
 
-/* rebuild.c. Whether buckets may still be rebuilt. */
-bool ddp_rebuild_is_open(const struct ddp *ddp);
-DDP_MUST_USE ddp_status ddp_rebuild_open(struct ddp *ddp); /* what it needs, if it is open */
-/* A synchronised backward pass begins; a gradient became ready; the pass has ended well. */
-void ddp_rebuild_begin(struct ddp *ddp);
-void ddp_rebuild_note(struct ddp *ddp, size_t param);
-void ddp_rebuild_end(struct ddp *ddp);
-/* A joined rank mirrored a pass: its order is that of the parameters. */
-void ddp_rebuild_note_all(struct ddp *ddp);
-/* At the start of a forward pass: nothing unless it is due. */
+/* rebuild.c. At the start of a forward pass: nothing unless it is due. */
 DDP_MUST_USE ddp_status ddp_rebuild(struct ddp *ddp);
 
 /* join.c: tell joined ranks that a forward pass begins inside join, and synchronise buffers if they

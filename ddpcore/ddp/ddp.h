@@ -48,7 +48,11 @@ struct ddp_config {
     enum ddp_bucket_order bucket_order;
     enum ddp_gradient_scale gradient_scale;
     bool find_unused_parameters;
-    bool broadcast_buffers;    /* from rank 0 at the start of every forward pass */
+    bool broadcast_buffers; /* from rank 0 at the start of every forward pass */
+    /* Gradients lie in the buckets: param->grad of every parameter points there until ddp_destroy,
+     * also behind a backward pass for which the caller had pointed it elsewhere. After an error the
+     * gradients hold neither local values nor averages. */
+    bool gradient_as_bucket_view;
     bool is_init_sync_skipped; /* true: parameters are not broadcast at construction */
     bool is_hashing; /* events GRAD_READY, GRAD_FINAL and BUFFER_SYNCED are recorded, with hashes of
                       * payloads: ddp_hash_tensor salted with ddp_hash_text(name) */

@@ -60,6 +60,7 @@ static int32_t find_minority(const struct column *column, uint32_t *out_count)
             is_tie = true;
         }
     }
+    DDP_ASSERT(count_like(column, best) > 0);
     *out_count = is_tie ? 0 : column->member_count - count_like(column, best);
     for (uint32_t m = 0; m < column->member_count && !is_tie; m++) {
         if (at(column, m) != at(column, best)) {
@@ -86,6 +87,7 @@ static bool compare(const struct ddp *ddp, const uint64_t *all, struct ddp_drift
             out->rank = find_minority(&column, &out->rank_count);
         }
     }
+    DDP_ASSERT(out->rank_count < column.member_count && out->differ_count <= ddp->param_count);
     return out->differ_count > 0;
 }
 
@@ -104,6 +106,7 @@ ddp_status ddp_check_drift(struct ddp *ddp, struct ddp_drift *out)
     if (ddp->param_count == 0) {
         return DDP_OK;
     }
+    DDP_ASSERT(member_count > 0);
     own = ddp_mem_array(mem, ddp->param_count, sizeof(*own));
     all = ddp_mem_array(mem, ddp->param_count * member_count, sizeof(*all));
     status = own == NULL || all == NULL ? DDP_E_NOMEM : hash_params(ddp, own);

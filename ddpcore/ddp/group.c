@@ -239,13 +239,22 @@ ddp_status ddp_group_poll(struct ddp_group *group, struct ddp_coll_work *work)
 struct wait {
     struct ddp_group *group;
     struct ddp_coll_work *work;
+    bool *is_missing; /* [member count], kept up to date while the work is pending; or NULL */
 };
 
 static ddp_status wait_poll(void *self)
 {
     const struct wait *wait = self;
+    struct ddp_coll *coll = wait->group->coll;
+    ddp_status status = ddp_group_poll(wait->group, wait->work);
 
-    return ddp_group_poll(wait->group, wait->work);
+    for (uint32_t m = 0; wait->is_missing != NULL && m < coll->member_count; m++) {
+        if (status >= DDP_OK) {
+            wait->is_missing[m] = status == DDP_PENDING && coll->ops->awaits != NULL &&
+                                  coll->ops->awaits(coll, wait->work, m);
+        }
+    }
+    return status;
 }
 
 static void wait_hint(void *self, struct ddp_idle_hint *hint)
@@ -265,17 +274,18 @@ static void record_waited(struct ddp_group *group, struct ddp_coll_work *work)
     }
 }
 
-ddp_status ddp_group_drain(struct ddp_group *group, struct ddp_coll_work *work)
+static ddp_status drain(const struct wait *wait, uint64_t timeout_ns)
 {
+    struct ddp_group *group = wait->group;
+    struct ddp_coll_work *work = wait->work;
     struct ddp_env *env = group->env;
-    struct wait wait = {group, work};
-    const struct ddp_pollable pollable = {wait_poll, wait_hint, &wait};
-    ddp_status status = ddp_group_poll(group, work);
+    const struct ddp_pollable pollable = {wait_poll, wait_hint, (void *)(uintptr_t)wait};
+    ddp_status status = wait_poll((void *)(uintptr_t)wait);
 
     if (status == DDP_PENDING) {
         ddp_recorder_wait_begin(env->recorder, DDP_WAIT_COLLECTIVE, work->seq);
         status = ddp_wait(env->idle, env->clock, &pollable,
-                          ddp_clock_deadline_ns(env->clock, group->timeout_ns));
+                          ddp_clock_deadline_ns(env->clock, timeout_ns));
         if (status == DDP_E_TIMEOUT) {
             status = fail_from(group, DDP_E_TIMEOUT, work->seq);
         }
@@ -290,8 +300,17 @@ ddp_status ddp_group_drain(struct ddp_group *group, struct ddp_coll_work *work)
     return status;
 }
 
-static ddp_status wait_between_points(struct ddp_group *group, struct ddp_coll_work *work)
+ddp_status ddp_group_drain(struct ddp_group *group, struct ddp_coll_work *work)
 {
+    const struct wait wait = {group, work, NULL};
+
+    return drain(&wait, group->timeout_ns);
+}
+
+static ddp_status wait_between_points(const struct wait *wait, uint64_t timeout_ns)
+{
+    struct ddp_group *group = wait->group;
+    struct ddp_coll_work *work = wait->work;
     enum ddp_fault_action action = pass_point(group, DDP_FAULT_POINT_COLLECTIVE_WAIT, work);
 
     if (action == DDP_FAULT_FAIL) {
@@ -301,24 +320,38 @@ static ddp_status wait_between_points(struct ddp_group *group, struct ddp_coll_w
         (work->args.role == DDP_ROLE_BUCKET || work->args.role == DDP_ROLE_USED_MAP)) {
         return DDP_OK;
     }
-    DDP_TRY(ddp_group_drain(group, work));
+    DDP_TRY(drain(wait, timeout_ns));
     if (pass_point(group, DDP_FAULT_POINT_COLLECTIVE_POST, work) == DDP_FAULT_FAIL) {
         return fail_from(group, DDP_E_INJECTED, work->seq);
     }
     return DDP_OK;
 }
 
-ddp_status ddp_group_wait(struct ddp_group *group, struct ddp_coll_work *work)
+static ddp_status wait_noted(const struct wait *wait, uint64_t timeout_ns)
 {
+    struct ddp_group *group = wait->group;
     ddp_status status;
 
-    if (work->seq == 0 || group->failure.status != DDP_OK) {
-        return ddp_group_poll(group, work);
+    if (wait->work->seq == 0 || group->failure.status != DDP_OK) {
+        return ddp_group_poll(group, wait->work);
     }
-    ddp_recorder_call(group->env->recorder, work->seq);
-    status = wait_between_points(group, work);
+    ddp_recorder_call(group->env->recorder, wait->work->seq);
+    status = wait_between_points(wait, timeout_ns);
     ddp_recorder_call(group->env->recorder, 0);
     return status;
+}
+
+ddp_status ddp_group_wait_for(struct ddp_group *group, struct ddp_coll_work *work,
+                              uint64_t timeout_ns)
+{
+    const struct wait wait = {group, work, NULL};
+
+    return wait_noted(&wait, timeout_ns);
+}
+
+ddp_status ddp_group_wait(struct ddp_group *group, struct ddp_coll_work *work)
+{
+    return ddp_group_wait_for(group, work, group->timeout_ns);
 }
 
 ddp_status ddp_group_run(struct ddp_group *group, const struct ddp_coll_args *args)
@@ -339,4 +372,20 @@ ddp_status ddp_group_barrier(struct ddp_group *group)
         .kind = DDP_COLL_BARRIER, .dtype = DDP_DTYPE_U8, .role = DDP_ROLE_BARRIER};
 
     return ddp_group_run(group, &args);
+}
+
+ddp_status ddp_group_monitored_barrier(struct ddp_group *group, uint64_t timeout_ns,
+                                       bool *is_missing)
+{
+    const struct wait wait = {group, &group->run_work, is_missing};
+
+    memset(is_missing, 0, group->coll->member_count * sizeof is_missing[0]);
+    if (group->failure.status != DDP_OK) {
+        return group->failure.status;
+    }
+    memset(&group->run_work, 0, sizeof(group->run_work));
+    group->run_work.args = (struct ddp_coll_args){
+        .kind = DDP_COLL_BARRIER, .dtype = DDP_DTYPE_U8, .role = DDP_ROLE_MONITORED};
+    DDP_TRY(ddp_group_post(group, &group->run_work));
+    return wait_noted(&wait, timeout_ns);
 }

@@ -59,11 +59,21 @@ DDP_MUST_USE ddp_status ddp_group_poll(struct ddp_group *group, struct ddp_coll_
  * revoked). Passes collective/wait before (SKIP is honoured for buckets and used maps only: OK is
  * returned while the work is still under way) and collective/post once after it completed. */
 DDP_MUST_USE ddp_status ddp_group_wait(struct ddp_group *group, struct ddp_coll_work *work);
+/* The same with a time of its own in place of the group's; 0 = never. After a time-out the work
+ * stays queued until the group is gone. */
+DDP_MUST_USE ddp_status ddp_group_wait_for(struct ddp_group *group, struct ddp_coll_work *work,
+                                           uint64_t timeout_ns);
 /* As _wait, without fault points: for work that was left under way. */
 DDP_MUST_USE ddp_status ddp_group_drain(struct ddp_group *group, struct ddp_coll_work *work);
 /* Post and wait. */
 DDP_MUST_USE ddp_status ddp_group_run(struct ddp_group *group, const struct ddp_coll_args *args);
 DDP_MUST_USE ddp_status ddp_group_barrier(struct ddp_group *group);
+/* A barrier that tells who does not come: everybody signals everybody. On any error is_missing
+ * (bool[member count], by member) says from whom no signal had come by then, on every member that
+ * came; on OK from nobody. E_TIMEOUT if one has not come after timeout_ns (0 = never); the group
+ * has then failed, as after any time-out. An engine that runs no schedules knows nobody. */
+DDP_MUST_USE ddp_status ddp_group_monitored_barrier(struct ddp_group *group, uint64_t timeout_ns,
+                                                    bool *is_missing);
 /* Tell every member that the group is unusable and why; returns status. failure becomes {status,
  * own rank}, unless the group had failed before. */
 ddp_status ddp_group_revoke(struct ddp_group *group, ddp_status status, uint64_t detail);

@@ -10,54 +10,6 @@
 #include "ddpcore/base/hash.h"
 #include "ddpcore/ddp/core.h"
 
-bool ddp_rebuild_is_open(const struct ddp *ddp)
-{
-    return ddp->config.bucket_order == DDP_BUCKET_ORDER_PYTORCH &&
-           !ddp->config.find_unused_parameters && !ddp->is_rebuilt && ddp->param_count > 0;
-}
-
-ddp_status ddp_rebuild_open(struct ddp *ddp)
-{
-    if (!ddp_rebuild_is_open(ddp)) {
-        return DDP_OK;
-    }
-    ddp->ready_order =
-        ddp_mem_array(ddp->group->env->mem, ddp->param_count, sizeof(*ddp->ready_order));
-    return ddp->ready_order == NULL ? DDP_E_NOMEM : DDP_OK;
-}
-
-void ddp_rebuild_begin(struct ddp *ddp)
-{
-    if (ddp_rebuild_is_open(ddp) && !ddp->is_rebuild_due) {
-        ddp->ready_order_count = 0;
-    }
-}
-
-void ddp_rebuild_note(struct ddp *ddp, size_t param)
-{
-    if (ddp_rebuild_is_open(ddp) && !ddp->is_rebuild_due) {
-        DDP_ASSERT(ddp->ready_order_count < ddp->param_count);
-        ddp->ready_order[ddp->ready_order_count++] = (int32_t)param;
-    }
-}
-
-void ddp_rebuild_end(struct ddp *ddp)
-{
-    if (ddp_rebuild_is_open(ddp)) {
-        DDP_ASSERT(ddp->ready_order_count == ddp->param_count);
-        ddp->is_rebuild_due = true;
-    }
-}
-
-void ddp_rebuild_note_all(struct ddp *ddp)
-{
-    ddp_rebuild_begin(ddp);
-    for (size_t i = 0; i < ddp->param_count; i++) {
-        ddp_rebuild_note(ddp, i);
-    }
-    ddp_rebuild_end(ddp);
-}
-
 /* What travels: the parameters bucket by bucket, the number of buckets, the size of each. */
 struct proposal {
     struct ddp_block block;
@@ -109,6 +61,7 @@ static ddp_status exchange(struct ddp *ddp, struct proposal *proposal, size_t *o
 {
     int32_t count;
 
+    DDP_ASSERT(ddp->ready_order_count == ddp->param_count && !ddp->is_rebuilt);
     if (ddp->group->coll->member == 0) {
         DDP_TRY(propose(ddp, proposal));
     }
@@ -150,6 +103,7 @@ static uint64_t hash_of(const struct ddp *ddp, const struct proposal *proposal, 
 {
     uint64_t hash = ddp_hash_combine(ddp_hash_text("buckets"), bucket_count);
 
+    DDP_ASSERT(bucket_count > 0 && bucket_count <= ddp->param_count);
     for (size_t i = 0; i < ddp->param_count; i++) {
         hash = ddp_hash_combine(hash, (uint64_t)proposal->order[i]);
     }
@@ -160,18 +114,32 @@ static uint64_t hash_of(const struct ddp *ddp, const struct proposal *proposal, 
 }
 
 /* No bucket is under way: the pass that used them has ended. A wait that a fault skipped may have
- * left one, which is waited for. */
+ * left one, which is waited for. Gradients that lie in the old buckets are moved, so those go last
+ * then. */
 static ddp_status replace(struct ddp *ddp, struct ddp_layout *layout)
 {
-    for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
+    struct ddp_layout old = ddp->layout;
+    struct ddp_block *old_blocks = ddp->bucket_blocks;
+    ddp_status status;
+
+    for (size_t i = 0; i < old.bucket_count; i++) {
         DDP_TRY(ddp_reducer_settle(ddp, &ddp->layout.buckets[i].work));
     }
-    ddp_buckets_free(ddp);
-    ddp_layout_destroy(ddp->group->env->mem, &ddp->layout);
+    if (!ddp->config.gradient_as_bucket_view) {
+        ddp_buckets_free(ddp, old_blocks, old.bucket_count);
+        old_blocks = NULL;
+    }
+    ddp->bucket_blocks = NULL;
     ddp->layout = *layout;
     memset(layout, 0, sizeof(*layout));
-    DDP_TRY(ddp_buckets_open(ddp));
-    return ddp_buckets_alloc(ddp);
+    status = ddp_buckets_open(ddp);
+    status = status == DDP_OK ? ddp_buckets_alloc(ddp) : status;
+    status = status == DDP_OK ? ddp_view_attach(ddp) : status;
+    if (status == DDP_OK) {
+        ddp_buckets_free(ddp, old_blocks, old.bucket_count);
+    } /* else gradients are still there, which goes with the rank */
+    ddp_layout_destroy(ddp->group->env->mem, &old);
+    return status;
 }
 
 static ddp_status adopt(struct ddp *ddp, const struct proposal *proposal, size_t bucket_count)
@@ -188,6 +156,7 @@ static ddp_status adopt(struct ddp *ddp, const struct proposal *proposal, size_t
     if (status != DDP_OK) {
         return ddp->group->failure.status != DDP_OK ? status : ddp_core_fail(ddp, status, 0);
     }
+    DDP_ASSERT(ddp->layout.bucket_count == bucket_count);
     ddp->is_rebuilt = true;
     ddp->is_rebuild_due = false;
     return DDP_OK;

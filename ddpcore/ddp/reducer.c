@@ -142,17 +142,6 @@ static double scale_factor(const struct ddp *ddp)
     return 1.0 / (double)ddp->divisor;
 }
 
-/* Where a parameter lies in its bucket. */
-static void *slice_of(const struct ddp *ddp, size_t param)
-{
-    const struct ddp_bucket *bucket = &ddp->layout.buckets[ddp->layout.bucket_of[param]];
-    const size_t offset = ddp->layout.offset_of[param];
-
-    DDP_ASSERT(bucket->dtype == ddp->params[param].dtype);
-    DDP_ASSERT(offset + ddp->params[param].elem_count <= bucket->elem_count);
-    return (unsigned char *)bucket->data + offset * ddp_dtype_size_bytes(bucket->dtype);
-}
-
 static ddp_status fill_slice(struct ddp *ddp, size_t param, void *slice)
 {
     const struct ddp_device_ops *ops = ddp->device->ops;
@@ -165,6 +154,9 @@ static ddp_status fill_slice(struct ddp *ddp, size_t param, void *slice)
         return ops->zero(ddp->device, NULL, slice, ddp_param_size_bytes(source));
     }
     if (ddp->config.gradient_scale == DDP_GRADIENT_SCALE_POST) {
+        if (slice == source->grad) {
+            return DDP_OK;
+        }
         return ops->copy(ddp->device, NULL, slice, source->grad, ddp_param_size_bytes(source));
     }
     return ops->scale(ddp->device, NULL, slice, source->dtype, source->grad, source->dtype,
@@ -185,7 +177,7 @@ static ddp_status mark_ready(struct ddp *ddp, size_t param)
     context.bucket = (int32_t)bucket;
     context.param = (int32_t)param;
     DDP_TRY(ddp_core_point(ddp, DDP_FAULT_POINT_BUCKET_COPY, &context, &is_skipped));
-    context.data = slice_of(ddp, param);
+    context.data = ddp_view_of(ddp, param);
     context.elem_count = ddp->params[param].elem_count;
     context.dtype = target->dtype;
     if (!is_skipped) {
@@ -211,6 +203,7 @@ static ddp_status mark_unexpected(struct ddp *ddp)
         const size_t param = ddp->layout.order[place];
 
         if (!ddp->is_expected[param]) {
+            DDP_TRY(ddp_view_save(ddp, param));
             ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_PARAM_UNUSED, param, 0, 0, 0,
                                0);
             DDP_TRY(mark_ready(ddp, param));
@@ -332,18 +325,19 @@ static ddp_status copy_back(struct ddp *ddp, size_t param)
 {
     struct ddp_param *target = &ddp->params[param];
     const size_t size_bytes = ddp_param_size_bytes(target);
-    const void *slice = slice_of(ddp, param);
+    const void *slice = ddp_view_of(ddp, param);
 
     if (!ddp->config.find_unused_parameters || ddp->used_map[param] != 0) {
         target->is_grad_defined = true;
         if (size_bytes > 0 && ddp->config.gradient_scale == DDP_GRADIENT_SCALE_POST) {
             DDP_TRY(ddp->device->ops->scale(ddp->device, NULL, target->grad, target->dtype, slice,
                                             target->dtype, target->elem_count, scale_factor(ddp)));
-        } else if (size_bytes > 0) {
+        } else if (size_bytes > 0 && target->grad != slice) {
             DDP_TRY(ddp->device->ops->copy(ddp->device, NULL, target->grad, slice, size_bytes));
         }
+        return DDP_OK;
     }
-    return DDP_OK;
+    return ddp_view_restore(ddp, param);
 }
 
 static ddp_status record_final(struct ddp *ddp, size_t param)
@@ -379,6 +373,7 @@ static ddp_status unflatten(struct ddp *ddp)
             DDP_TRY(copy_back(ddp, ddp->layout.order[bucket->first_place + k]));
         }
     }
+    DDP_TRY(ddp_view_attach(ddp));
     for (size_t i = 0; i < ddp->param_count; i++) {
         DDP_TRY(record_final(ddp, i));
     }

@@ -20,7 +20,7 @@ struct fingerprint {
     uint64_t buffer_count;
 };
 
-enum { OPTION_COUNT = 9 };
+enum { OPTION_COUNT = 10 };
 
 struct option {
     const char *name;
@@ -40,6 +40,7 @@ static void list_options(const struct ddp *ddp, struct option out[OPTION_COUNT])
         {"find_unused_parameters", config->find_unused_parameters},
         {"broadcast_buffers", config->broadcast_buffers},
         {"is_init_sync_skipped", config->is_init_sync_skipped},
+        {"gradient_as_bucket_view", config->gradient_as_bucket_view},
     };
 
     memcpy(out, options, sizeof(options));

@@ -69,6 +69,7 @@ uint32_t ddp_coll_output_blocks(enum ddp_coll_kind kind, uint32_t member_count, 
     X(DDP_ROLE_JOIN_SYNC_FLAG, "join_sync_flag") \
     X(DDP_ROLE_JOIN_LAST, "join_last")           \
     X(DDP_ROLE_BARRIER, "barrier")               \
+    X(DDP_ROLE_MONITORED, "monitored_barrier")   \
     X(DDP_ROLE_PROBE, "probe")                   \
     X(DDP_ROLE_REBUILD, "rebuild")               \
     X(DDP_ROLE_EVALUATION, "evaluation")

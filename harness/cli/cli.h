@@ -99,6 +99,7 @@ struct cli_options {
     struct cli_bench bench;
     bool is_anew;   /* coll tune --anew */
     bool is_opaque; /* coll new --opaque */
+    bool is_tcp;    /* coll --transport tcp */
 };
 /* Returns 0, or an exit code; its error was printed. command: one bit. argv is kept. */
 int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options);

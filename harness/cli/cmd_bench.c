@@ -31,8 +31,9 @@ static void show_progress(void *context, const char *name, size_t done, size_t t
 
 /* --- what was learned ------------------------------------------------------------------------- */
 
-/* Where it is kept; of PATH_MAX bytes. Returns 0, or an exit code; its error was printed. */
-static int find_place(const struct cli_options *options, char *out)
+/* Where it is kept; of PATH_MAX bytes, "": nobody says where. Returns 0, or an exit code; its error
+ * was printed. */
+static int find_place(const struct cli_options *options, bool is_needed, char *out)
 {
     const char *cache = getenv("XDG_CACHE_HOME");
     const char *home = getenv("HOME");
@@ -44,6 +45,8 @@ static int find_place(const struct cli_options *options, char *out)
         size = snprintf(out, PATH_MAX, "%s/ddprove/collectives.txt", cache);
     } else if (home != NULL && home[0] == '/') {
         size = snprintf(out, PATH_MAX, "%s/.cache/ddprove/collectives.txt", home);
+    } else if (!is_needed) {
+        out[0] = '\0';
     } else {
         return cli_usage_error("coll: neither XDG_CACHE_HOME nor HOME says where to keep what is "
                                "learned; --out DIR does");
@@ -140,6 +143,7 @@ static struct harness_bench_options ask(const struct cli_options *options, uint3
         .warmup = given->has_warmup ? (uint32_t)given->warmup : (uint32_t)WARMUP,
         .is_checked = !given->is_unchecked,
         .segment_bytes = (size_t)options->segment,
+        .is_tcp = options->is_tcp,
         .program = "/proc/self/exe",
         .progress = isatty(STDERR_FILENO) != 0 ? show_progress : NULL};
 }
@@ -171,8 +175,13 @@ int cli_coll_bench(const struct cli_options *options)
     struct ddp_text text;
     char path[PATH_MAX];
     ddp_status status;
-    int code = find_place(options, path);
+    bool is_named = false;
+    int code;
 
+    for (int i = 1; i < options->path_count; i++) {
+        is_named = is_named || strcmp(options->paths[i], "tuned") == 0;
+    }
+    code = find_place(options, is_named, path);
     if (code != 0) {
         return code;
     }
@@ -182,10 +191,8 @@ int cli_coll_bench(const struct cli_options *options)
     }
     asked.names = names;
     asked.name_count = choose_names(options, asked.tuned != NULL, names);
-    for (size_t i = 0; status != DDP_OK && i < asked.name_count; i++) {
-        if (strcmp(names[i], "tuned") == 0) {
-            return refuse("coll bench", DDP_E_NOT_FOUND, &err);
-        }
+    if (status != DDP_OK && is_named) {
+        return refuse("coll bench", DDP_E_NOT_FOUND, &err);
     }
     status = harness_bench_run(&asked, &report, &err);
     end_progress(&asked);
@@ -214,7 +221,7 @@ int cli_coll_tune(const struct cli_options *options)
     char path[PATH_MAX];
     ddp_status status;
     int code = options->path_count == 1
-                   ? find_place(options, path)
+                   ? find_place(options, true, path)
                    : cli_usage_error("coll: tune takes no name: it measures every all-reduce");
 
     if (code != 0) {

@@ -228,6 +228,14 @@ static int set_counts(struct cli_options *options, const char *text)
     return parse_range("--counts", text, 0, 1000000, &options->counts);
 }
 
+static int set_transport(struct cli_options *options, const char *text)
+{
+    options->is_tcp = strcmp(text, "tcp") == 0;
+    return options->is_tcp || strcmp(text, "shm") == 0
+               ? 0
+               : cli_usage_error("--transport is shm or tcp, not \"%s\"", text);
+}
+
 static int set_segment(struct cli_options *options, const char *text)
 {
     return cli_parse_number("--segment", text, 1, 1000000, &options->segment);
@@ -387,6 +395,8 @@ const struct cli_option cli_option_table[] = {
     {"warmup_iters", "N", 'w', CLI_COLL, set_warmup, "bench: calls before them (default 5)"},
     {"opaque", NULL, 0, CLI_COLL, set_opaque,
      "new: a plug-in that moves the data itself, instead of steps"},
+    {"transport", "shm|tcp", 0, CLI_COLL, set_transport,
+     "bench, conform: how ranks are connected (default shm)"},
     {"anew", NULL, 0, CLI_COLL, set_anew,
      "tune: forget what was learned, on this machine or another"},
     {"check", "0|1", 'c', CLI_COLL, set_checked,

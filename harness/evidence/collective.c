@@ -63,6 +63,7 @@ static bool expected_input(const struct walk *walk, uint32_t rank, uint64_t *out
         *out = ddp_hash_tensor(&member, sizeof(member), ddp_hash_text(salt), NULL);
         return true;
     case DDP_ROLE_BARRIER:
+    case DDP_ROLE_MONITORED:
         *out = 0;
         return true;
     default:
@@ -148,7 +149,7 @@ static void check_output(const struct walk *walk, uint32_t rank, const struct dd
     unsigned long long seq = walk->op->seq;
 
     *first_out = *first_out == 0 ? done->arg[4] : *first_out;
-    if (done->arg[4] != *first_out || (done->arg[4] == 0) != (walk->op->role == DDP_ROLE_BARRIER)) {
+    if (done->arg[4] != *first_out || (done->arg[4] == 0) != (walk->op->kind == DDP_COLL_BARRIER)) {
         harness_gap_set(walk->out,
                         "rank %u got another value out of collective %llu (%s) than "
                         "the others",

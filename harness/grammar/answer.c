@@ -262,10 +262,46 @@ static uint64_t pass_of(const struct answers *answers)
     return (uint64_t)answers->step * answers->job->job->micro_batches + micro;
 }
 
-/* The steps that rank 0 takes, which saves. */
-static uint64_t due_steps(const struct answers *answers)
+/* What a rank has of a sum, and a checkpoint. */
+static void skip_result(struct answers *answers)
 {
-    return harness_grammar_full_steps(answers->job->job, 0);
+    const struct harness_job *job = answers->job->job;
+
+    switch (answers->fault->point) {
+    case DDP_FAULT_POINT_COLLECTIVE_ENQUEUE: /* the rank has only its own, and sends none */
+        if (job->ranks > 1 &&
+            has_sure_gradient(answers,
+                              &answers->job->program.first.items[answers->fault->at.bucket])) {
+            add_at(answers, HARNESS_VERDICT_VALUE_LOST, answers->step, answers->fault->at.bucket);
+        }
+        break;
+    case DDP_FAULT_POINT_BUCKET_UNFLATTEN: /* what was there before, or the rank's own */
+        if (job->ranks > 1 && job->branch == REF_BRANCH_BOTH &&
+            harness_grammar_is_even(job) && /* else it may be the rank's own alone, and a factor */
+            has_sure_gradient(answers,
+                              &answers->job->program.first.items[answers->fault->at.bucket])) {
+            add_at(answers, HARNESS_VERDICT_VALUE_STALE, answers->step, answers->fault->at.bucket);
+        }
+        break;
+    case DDP_FAULT_POINT_CHECKPOINT_KEY:
+        add_at(answers, HARNESS_VERDICT_CHECKPOINT_STALE, -1, -1);
+        break;
+    case DDP_FAULT_POINT_CHECKPOINT_RENAME: /* the one before it stays, if there is one; or the next
+                                             * one takes its place */
+        if ((uint64_t)answers->step + 1 + job->checkpoint_every >
+            harness_grammar_full_steps(job, 0)) {
+            add_at(answers,
+                   (uint64_t)answers->step + 1 > job->checkpoint_every
+                       ? HARNESS_VERDICT_CHECKPOINT_STALE
+                       : HARNESS_VERDICT_CHECKPOINT_TORN,
+                   -1, -1);
+        } else {
+            add_at(answers, HARNESS_VERDICT_NONE, -1, -1);
+        }
+        break;
+    default:
+        break;
+    }
 }
 
 static void skip(struct answers *answers)
@@ -298,36 +334,6 @@ static void skip(struct answers *answers)
     case DDP_FAULT_POINT_BUFFER_SYNC:
         add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
         break;
-    case DDP_FAULT_POINT_COLLECTIVE_ENQUEUE: /* the rank has only its own, and sends none */
-        if (job->ranks > 1 &&
-            has_sure_gradient(answers,
-                              &answers->job->program.first.items[answers->fault->at.bucket])) {
-            add_at(answers, HARNESS_VERDICT_VALUE_LOST, answers->step, answers->fault->at.bucket);
-        }
-        break;
-    case DDP_FAULT_POINT_BUCKET_UNFLATTEN: /* what was there before, or the rank's own */
-        if (job->ranks > 1 && job->branch == REF_BRANCH_BOTH &&
-            harness_grammar_is_even(job) && /* else it may be the rank's own alone, and a factor */
-            has_sure_gradient(answers,
-                              &answers->job->program.first.items[answers->fault->at.bucket])) {
-            add_at(answers, HARNESS_VERDICT_VALUE_STALE, answers->step, answers->fault->at.bucket);
-        }
-        break;
-    case DDP_FAULT_POINT_CHECKPOINT_KEY:
-        add_at(answers, HARNESS_VERDICT_CHECKPOINT_STALE, -1, -1);
-        break;
-    case DDP_FAULT_POINT_CHECKPOINT_RENAME: /* the one before it stays, if there is one; or the next
-                                             * one takes its place */
-        if ((uint64_t)answers->step + 1 + job->checkpoint_every > due_steps(answers)) {
-            add_at(answers,
-                   (uint64_t)answers->step + 1 > job->checkpoint_every
-                       ? HARNESS_VERDICT_CHECKPOINT_STALE
-                       : HARNESS_VERDICT_CHECKPOINT_TORN,
-                   -1, -1);
-        } else {
-            add_at(answers, HARNESS_VERDICT_NONE, -1, -1);
-        }
-        break;
     case DDP_FAULT_POINT_DATA_NEXT:
         if (job->shard_sizes != NULL) { /* else the same samples may come in another epoch */
             add(answers, HARNESS_VERDICT_DATA_MISSING);
@@ -345,6 +351,7 @@ static void skip(struct answers *answers)
         }
         break;
     default:
+        skip_result(answers);
         break;
     }
 }

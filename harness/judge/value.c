@@ -68,8 +68,10 @@ bool harness_value_is_raced_for(const struct harness_paths *paths, const struct 
 {
     bool is_shared = b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT;
     bool is_placed = harness_path_bucket(paths, a) >= 0;
-    bool is_in_time =
-        harness_plan_is_cuda(paths->plan) ? harness_path_is_in_time(a, b) : a->step == b->step;
+    /* Gradients that lie in the bucket are written there by the next step's backward pass. */
+    bool is_next = paths->plan->job.gradient_as_bucket_view && a->step + 1 == b->step;
+    bool is_in_time = harness_plan_is_cuda(paths->plan) ? harness_path_is_in_time(a, b)
+                                                        : a->step == b->step || is_next;
 
     return is_in_time && (is_shared || harness_path_is_of(b, a)) &&
            (!is_placed || harness_path_is_same_tensor(paths, a, b));

@@ -113,7 +113,7 @@ static void choose_sizes(const struct harness_bench_options *options, enum ddp_c
     }
     while (bytes <= (double)options->max_bytes * (1 + 1e-9) &&
            subject->row_count < HARNESS_BENCH_SIZES_MAX) {
-        size_t elems = (size_t)bytes / ELEM_BYTES / blocks;
+        size_t elems = (size_t)bytes / (size_t)ELEM_BYTES / blocks;
         size_t count = subject->row_count;
 
         if (elems > 0 && (count == 0 || subject->row[count - 1].elem_count < elems)) {
@@ -161,6 +161,7 @@ static void take_times(const struct bench *bench, struct harness_bench_subject *
     struct harness_bench_row *row = &subject->row[index];
     struct harness_bench_time *time = &row->time[mode];
     uint32_t iters = shared->request.iters;
+    uint32_t middle = iters / 2;
     double sum = 0;
 
     for (uint32_t i = 0; i < iters; i++) {
@@ -174,7 +175,7 @@ static void take_times(const struct bench *bench, struct harness_bench_subject *
     }
     qsort(slowest, iters, sizeof slowest[0], compare_u64);
     time->least_us = (double)slowest[0] / 1e3;
-    time->median_us = (double)slowest[iters / 2] / 1e3;
+    time->median_us = (double)slowest[middle] / 1e3;
     time->mean_us = sum / iters / 1e3;
     time->alg_gbps = (double)row->size_bytes / time->median_us / 1e3;
     time->bus_gbps = time->alg_gbps * bus_factor(subject->kind, shared->request.ranks);
@@ -262,6 +263,7 @@ static ddp_status measure_subject(struct bench *bench, const char *name,
         request->iters = options->iters;
         request->warmup = options->warmup;
         request->segment_bytes = options->segment_bytes;
+        request->transport = options->is_tcp ? HARNESS_LAB_TCP : HARNESS_LAB_SHM;
         request->is_checked = options->is_checked;
         request->is_bitwise =
             options->is_checked && subject->is_schedule && subject->kind != DDP_COLL_BARRIER;
@@ -346,8 +348,10 @@ ddp_status harness_bench_run(const struct harness_bench_options *options,
     struct bench bench = {.options = options, .report = out, .err = err};
     ddp_status status;
 
-    *out = (struct harness_bench_report){
-        .ranks = options->ranks, .iters = options->iters, .is_checked = options->is_checked};
+    *out = (struct harness_bench_report){.ranks = options->ranks,
+                                         .iters = options->iters,
+                                         .is_checked = options->is_checked,
+                                         .is_tcp = options->is_tcp};
     DDP_TRY(judge_options(options, err));
     DDP_TRY(judge_names(options, err));
     out->subjects =

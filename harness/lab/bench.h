@@ -21,6 +21,7 @@ struct harness_bench_options {
     double factor; /* > 1; from one size to the next */
     uint32_t iters, warmup;
     bool is_checked;
+    bool is_tcp;          /* ranks are connected by TCP, not by shared memory */
     size_t segment_bytes; /* longest message; 0: the algorithm's own */
     /* What is measured: names of algorithms, paths of plug-ins, "zero_copy" and "copy"; "tuned": by
      * size, as was learned: */
@@ -79,7 +80,7 @@ struct harness_bench_fit {
 
 struct harness_bench_report {
     uint32_t ranks, iters;
-    bool is_checked;
+    bool is_checked, is_tcp;
     struct harness_bench_subject *subjects;
     size_t subject_count;
     struct harness_bench_fit fit;

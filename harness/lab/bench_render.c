@@ -185,9 +185,9 @@ static void print_fit(const struct harness_bench_report *report, struct ddp_text
 void harness_bench_print(const struct harness_bench_report *report, struct ddp_text *out)
 {
     ddp_text_add(out,
-                 "# %u ranks, shared memory, %u iterations a size; time: the median of them, each "
+                 "# %u ranks, %s, %u iterations a size; time: the median of them, each "
                  "as long as its slowest rank's; out-of-place, then in-place\n",
-                 report->ranks, report->iters);
+                 report->ranks, report->is_tcp ? "TCP" : "shared memory", report->iters);
     for (size_t i = 0; i < report->subject_count; i++) {
         print_subject(report, &report->subjects[i], out);
     }
@@ -250,8 +250,8 @@ json_t *harness_bench_json(const struct harness_bench_report *report)
     }
     return json_pack("{s:s, s:s, s:i, s:i, s:s, s:o, s:o}", "schema", "ddprove.coll.bench/1",
                      "outcome", harness_outcome_name(harness_bench_outcome(report)), "ranks",
-                     (int)report->ranks, "iterations", (int)report->iters, "transport", "shm",
-                     "fit", fitted, "algorithms", subjects);
+                     (int)report->ranks, "iterations", (int)report->iters, "transport",
+                     report->is_tcp ? "tcp" : "shm", "fit", fitted, "algorithms", subjects);
 }
 
 /* --- picture ---------------------------------------------------------------------------------- */
@@ -283,7 +283,7 @@ static void add_axes(const struct scale *size, const struct scale *time, struct 
                  "size</title>\n<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" "
                  "stroke=\"#999\"/>\n",
                  LEFT + WIDTH + LEGEND, TOP + HEIGHT + 50, LEFT, TOP, WIDTH, HEIGHT);
-    for (double power = floor(time->least); power <= ceil(time->most); power++) {
+    for (int power = (int)floor(time->least); power <= (int)ceil(time->most); power++) {
         double y = TOP + HEIGHT - along(time, pow(10, power), HEIGHT);
 
         if (y >= TOP - 1 && y <= TOP + HEIGHT + 1) {
@@ -293,11 +293,11 @@ static void add_axes(const struct scale *size, const struct scale *time, struct 
                          LEFT, y, LEFT + WIDTH, y, LEFT - 6, y + 4, pow(10, power));
         }
     }
-    for (double power = ceil(size->least / log10(2)); power * log10(2) <= size->most + 1e-9;
+    for (int power = (int)ceil(size->least / log10(2)); power * log10(2) <= size->most + 1e-9;
          power += 2) {
         double x = LEFT + along(size, pow(2, power), WIDTH);
 
-        ddp_text_add(out, "<text x=\"%.0f\" y=\"%d\" text-anchor=\"middle\">2^%.0f</text>\n", x,
+        ddp_text_add(out, "<text x=\"%.0f\" y=\"%d\" text-anchor=\"middle\">2^%d</text>\n", x,
                      TOP + HEIGHT + 18, power);
     }
     ddp_text_add(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">bytes</text>\n",

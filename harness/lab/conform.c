@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "harness/lab/conforming.h"
+#include "harness/lab/orders.h"
 #include "harness/plugin/plugin.h"
 
 enum { ARENA_BYTES = 8 << 20, WORLDS = 7 };
@@ -43,6 +44,8 @@ static bool is_asked(struct harness_conforming *run, enum harness_conform_proper
 static void try_world(struct harness_conforming *run, uint32_t world)
 {
     struct harness_lab_shared *shared = run->team.shared;
+    /* What goes wrong is tried in small worlds, and in the first one that was asked for. */
+    uint64_t first = run->options->worlds.is_chosen && world > 1 ? run->options->worlds.first : 2;
 
     harness_conform_end_team(run);
     shared->request.ranks = world;
@@ -76,7 +79,7 @@ static void try_world(struct harness_conforming *run, uint32_t world)
         !harness_conform_has_failed(run, HARNESS_CONFORM_TWO)) {
         harness_conform_two(run);
     }
-    if (!harness_conform_is_over(run) && (world == 2 || world == 3)) {
+    if (!harness_conform_is_over(run) && (world == 2 || world == 3 || world == first)) {
         harness_conform_oddities(run);
     }
 }
@@ -95,6 +98,52 @@ static void try_worlds(struct harness_conforming *run)
     }
     for (size_t i = 0; i < (size_t)WORLDS && !harness_conform_is_over(run); i++) {
         try_world(run, worlds[i]);
+    }
+}
+
+/* --- in one process --------------------------------------------------------------------------- */
+
+enum { ORDER_WORLDS = 3, ORDER_COUNTS = 2, ORDER_RUNS = 1000 };
+
+static void judge_orders(struct harness_conforming *run, enum harness_conform_property property,
+                         const struct harness_orders_config *config,
+                         const struct harness_orders_result *result)
+{
+    struct harness_lab_wrong wrong = {.rank = result->rank, .elem = SIZE_MAX};
+
+    run->team.shared->request.ranks = config->world;
+    harness_conform_set_trial(run, config->elem_count);
+    (void)snprintf(wrong.text, sizeof wrong.text, "%.290s", result->wrong);
+    harness_conform_judge(run, property, result->wrong[0] != '\0' ? &wrong : NULL);
+    run->report->order_count += result->run_count;
+}
+
+/* Of the core's own algorithms: all orders of small worlds, drawn ones of larger ones. */
+static void try_orders(struct harness_conforming *run)
+{
+    static const uint32_t worlds[ORDER_WORLDS] = {2, 3, 5};
+
+    for (size_t i = 0; i < (size_t)ORDER_WORLDS * ORDER_COUNTS; i++) {
+        const struct harness_lab_request *request = &run->team.shared->request;
+        const struct harness_orders_config config = {
+            .kind = request->kind,
+            .algorithm = request->algorithm,
+            .world = worlds[i / ORDER_COUNTS],
+            .elem_count = i % ORDER_COUNTS == 0 ? 2 : 2 * (size_t)worlds[i / ORDER_COUNTS] + 1,
+            .runs_max = ORDER_RUNS};
+        struct harness_orders_result result;
+
+        if (harness_conform_is_over(run)) {
+            return;
+        }
+        run->status = harness_orders_all(&config, &result, run->err);
+        if (run->status == DDP_OK) {
+            judge_orders(run, HARNESS_CONFORM_ORDERS, &config, &result);
+            run->status = harness_orders_spoiled(&config, &result, run->err);
+        }
+        if (run->status == DDP_OK) {
+            judge_orders(run, HARNESS_CONFORM_SPOILED, &config, &result);
+        }
     }
 }
 
@@ -119,6 +168,8 @@ static void ask(struct harness_conforming *run)
     run->report->result[HARNESS_CONFORM_MISMATCH].is_asked = !ddp_coll_kind_has_root(kind);
     run->report->result[HARNESS_CONFORM_DEATH].is_asked = !ddp_coll_kind_has_root(kind);
     run->report->result[HARNESS_CONFORM_REOPENS].is_asked = !ddp_coll_kind_has_root(kind);
+    run->report->result[HARNESS_CONFORM_ORDERS].is_asked = run->is_builtin;
+    run->report->result[HARNESS_CONFORM_SPOILED].is_asked = run->is_builtin;
     run->report->result[HARNESS_CONFORM_ABORT].is_asked = run->has_abort;
     if ((run->needs & DDPROVE_COLL_ONE_COMM) != 0) {
         run->report->result[HARNESS_CONFORM_TWO].is_asked = false;
@@ -133,6 +184,7 @@ static ddp_status open_subject(struct harness_conforming *run, struct harness_la
     struct harness_plugin_about about;
 
     request->is_tried = true;
+    request->transport = run->options->is_tcp ? HARNESS_LAB_TCP : HARNESS_LAB_SHM;
     request->engine = HARNESS_LAB_SCHEDULE;
     run->claims = DDPROVE_COLL_TELLS_MISMATCH | DDPROVE_COLL_TELLS_DEATH; /* of the core's engine */
     if (strchr(name, '/') == NULL) {
@@ -141,6 +193,7 @@ static ddp_status open_subject(struct harness_conforming *run, struct harness_la
         run->claims |= source->claims;
         (void)snprintf(run->report->name, sizeof run->report->name, "%s", name);
         harness_coll_source_close(source);
+        run->is_builtin = true;
         return ddp_algorithm_parse(name, request->kind, &request->algorithm);
     }
     DDP_TRY(harness_plugin_describe(run->options->program, name, &about, run->err));
@@ -188,6 +241,10 @@ ddp_status harness_conform_run(const struct harness_conform_options *options,
         out->kind = run.team.shared->request.kind;
         ask(&run);
         try_worlds(&run);
+        harness_conform_end_team(&run);
+        if (run.is_builtin && status == DDP_OK) {
+            try_orders(&run);
+        }
         status = run.status;
     }
     harness_lab_team_fini(&run.team);

@@ -39,7 +39,11 @@ extern "C" {
       "if a rank asks for another count, every rank gets an error")                               \
     X(HARNESS_CONFORM_DEATH, "tells_death", "if a rank is killed, the others get an error")       \
     X(HARNESS_CONFORM_ABORT, "aborts", "a call that is aborted, twice, from another thread ends") \
-    X(HARNESS_CONFORM_REOPENS, "reopens", "after that a new communicator works")
+    X(HARNESS_CONFORM_REOPENS, "reopens", "after that a new communicator works")                  \
+    X(HARNESS_CONFORM_ORDERS, "any_order",                                                        \
+      "messages may arrive in any order: every rank ends well, with the same bits")               \
+    X(HARNESS_CONFORM_SPOILED, "no_silent_loss",                                                  \
+      "a message is lost, comes twice or cut short: if a result is wrong, some rank notices")
 enum harness_conform_property {
 #define X(id, name, meaning) id,
     HARNESS_CONFORM_TABLE(X)
@@ -64,6 +68,7 @@ struct harness_conform_options {
     const char *name; /* of an algorithm, or the path of a plug-in of either form */
     const char *program;
     struct harness_coll_range worlds;
+    bool is_tcp;         /* ranks are connected by TCP, not by shared memory */
     uint64_t budget_ns;  /* no case is begun later; 0: no limit */
     uint64_t timeout_ns; /* a call that takes longer hangs */
     void (*progress)(void *context, size_t done, size_t total);
@@ -76,6 +81,7 @@ struct harness_conform_report {
     struct harness_conform_result result[HARNESS_CONFORM_COUNT];
     uint32_t first_world, last_world;
     size_t case_count;
+    uint64_t order_count; /* in which messages were let through one by one, in one process */
     bool is_stopped;
     uint64_t elapsed_ns;
     char untaken[200]; /* types and operations that it does not take; "": it takes all */

@@ -29,6 +29,10 @@ void harness_conform_print(const struct harness_conform_report *report, struct d
     if (report->untaken[0] != '\0') {
         ddp_text_add(out, "not taken: %s\n", report->untaken);
     }
+    if (report->order_count > 0) {
+        ddp_text_add(out, "%llu orders and losses of messages of 2, 3 and 5 ranks in one process\n",
+                     (unsigned long long)report->order_count);
+    }
     if (report->tree[0] != '\0') {
         ddp_text_add(out, "how %u ranks add, as probes show:\n%s", report->tree_world,
                      report->tree);

@@ -13,7 +13,7 @@ struct harness_conforming {
     const char *mpirun; /* NULL: ranks are started by ddprove */
     unsigned claims;    /* DDPROVE_COLL_..., of either form */
     unsigned needs;
-    bool is_opaque, has_abort;
+    bool is_opaque, is_builtin, has_abort;
     bool is_running;
     uint32_t trial_count; /* of this team */
     uint64_t start_ns;

@@ -5,6 +5,7 @@
 
 #include "ddpcore/store/store.h"
 #include "ddpcore/transport/shm.h"
+#include "ddpcore/transport/tcp.h"
 #include "harness/lab/engine.h"
 
 #define HEAP_SLACK_BYTES ((size_t)1 << 20)
@@ -66,6 +67,10 @@ ddp_status harness_lab_connect(struct harness_lab_engine *engine, struct ddp_tra
 {
     struct ddp_env *env = &engine->env;
     uint64_t deadline_ns = ddp_clock_deadline_ns(env->clock, HARNESS_LAB_TIMEOUT_NS);
+    const struct ddp_tcp_config tcp = {.group_name = "lab",
+                                       .member = env->rank,
+                                       .member_count = env->world_size,
+                                       .address = "127.0.0.1"};
     struct ddp_shm_config shm = {.group_name = "lab",
                                  .member = env->rank,
                                  .member_count = env->world_size,
@@ -75,7 +80,9 @@ ddp_status harness_lab_connect(struct harness_lab_engine *engine, struct ddp_tra
         env->rank == 0 ? host_store(engine, &store) : find_store(engine, deadline_ns, &store);
 
     if (status == DDP_OK) {
-        status = ddp_shm_create(env, store, &shm, deadline_ns, out, engine->err);
+        status = engine->shared->request.transport == HARNESS_LAB_TCP
+                     ? ddp_tcp_create(env, store, &tcp, deadline_ns, out, engine->err)
+                     : ddp_shm_create(env, store, &shm, deadline_ns, out, engine->err);
     }
     if (store != NULL) {
         store->ops->destroy(store);

@@ -63,8 +63,11 @@ static void *schedule_alloc(struct harness_lab_engine *base, enum harness_lab_ar
 {
     struct schedule_engine *engine = (struct schedule_engine *)base;
 
+    void *data = engine->coll->ops->alloc(engine->coll, size_bytes, DDP_SPACE_DEVICE);
+
     (void)area;
-    return engine->coll->ops->alloc(engine->coll, size_bytes, DDP_SPACE_DEVICE);
+    /* A transport need not have memory of its own; this lives until the process ends. */
+    return data != NULL ? data : ddp_mem_array(ddp_mem_system(), size_bytes, 1);
 }
 
 static void schedule_close(struct harness_lab_engine *base)

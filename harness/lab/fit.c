@@ -44,6 +44,34 @@ static void add_row(struct sums *sums, const struct harness_bench_terms *terms, 
     sums->count++;
 }
 
+/* Clears column i of all other rows by the row with the largest number in it, which comes to place
+ * i. False: none is larger than `least`. */
+static bool eliminate(double a[TERMS][TERMS + 1], int n, int i, double least)
+{
+    int best = i;
+
+    for (int r = i + 1; r < n; r++) {
+        best = fabs(a[r][i]) > fabs(a[best][i]) ? r : best;
+    }
+    if (!(fabs(a[best][i]) > least)) {
+        return false;
+    }
+    for (int k = 0; k <= n; k++) {
+        double swapped = a[i][k];
+
+        a[i][k] = a[best][k];
+        a[best][k] = swapped;
+    }
+    for (int r = 0; r < n; r++) {
+        double factor = a[r][i] / a[i][i];
+
+        for (int k = i; r != i && k <= n; k++) {
+            a[r][k] -= factor * a[i][k];
+        }
+    }
+    return true;
+}
+
 /* Gauss with the largest pivot, of the unknowns in `mask`. False: they cannot be told apart. */
 static bool solve(const struct sums *sums, unsigned mask, double *out)
 {
@@ -64,26 +92,8 @@ static bool solve(const struct sums *sums, unsigned mask, double *out)
         a[i][n] = sums->value[unknown[i]];
     }
     for (int i = 0; i < n; i++) {
-        int best = i;
-
-        for (int r = i + 1; r < n; r++) {
-            best = fabs(a[r][i]) > fabs(a[best][i]) ? r : best;
-        }
-        if (!(fabs(a[best][i]) > 1e-9 * fabs(sums->product[unknown[i]][unknown[i]]))) {
+        if (!eliminate(a, n, i, 1e-9 * fabs(sums->product[unknown[i]][unknown[i]]))) {
             return false;
-        }
-        for (int k = 0; k <= n; k++) {
-            double swapped = a[i][k];
-
-            a[i][k] = a[best][k];
-            a[best][k] = swapped;
-        }
-        for (int r = 0; r < n; r++) {
-            double factor = a[r][i] / a[i][i];
-
-            for (int k = i; r != i && k <= n; k++) {
-                a[r][k] -= factor * a[i][k];
-            }
         }
     }
     for (int i = 0; i < n; i++) {

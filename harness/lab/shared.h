@@ -27,7 +27,7 @@ enum harness_lab_engine_kind {
     HARNESS_LAB_ENGINE_COUNT
 };
 
-enum harness_lab_transport { HARNESS_LAB_SHM, HARNESS_LAB_TRANSPORT_COUNT };
+enum harness_lab_transport { HARNESS_LAB_SHM, HARNESS_LAB_TCP };
 
 enum harness_lab_mode { HARNESS_LAB_APART, HARNESS_LAB_IN_PLACE, HARNESS_LAB_MODES };
 
@@ -142,7 +142,7 @@ bool harness_lab_gate(struct harness_lab_shared *shared, bool may_spin);
 /* trial.c: the program of a rank that is tried. */
 ddp_status harness_lab_try(struct harness_lab_shared *shared, uint32_t rank, struct ddp_err *err);
 
-/* The program of rank `rank`; what goes wrong is in its slot. Returns its exit code. */
-int harness_lab_rank(struct harness_lab_shared *shared, uint32_t rank);
+/* The program of rank `number`; what goes wrong is in its slot. Returns its exit code. */
+int harness_lab_rank(struct harness_lab_shared *shared, uint32_t number);
 
 #endif

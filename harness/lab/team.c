@@ -2,7 +2,6 @@
  * Idea: a rank is a fork of ddprove, which has one thread, so nothing has to be handed over; mpirun
  * starts ddprove anew, and its ranks find the mapping below /proc by the number of this process.
  * All die with it. */
-#define _GNU_SOURCE 1
 #include "harness/lab/team.h"
 
 #include <errno.h>
@@ -23,8 +22,6 @@
 #define STUCK_NS   (90 * DDP_NS_PER_S)
 #define GRACE_NS   (2 * DDP_NS_PER_S)
 enum { LOOK_MS = 4, SHARE_OF_MEMORY = 2 };
-
-extern char **environ;
 
 /* --- mapping ---------------------------------------------------------------------------------- */
 

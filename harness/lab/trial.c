@@ -55,7 +55,7 @@ static bool make_guarded(struct guarded *guarded, size_t size_bytes, size_t shif
  * it; 0: nowhere. */
 static int64_t find_damage(const struct guarded *guarded)
 {
-    for (size_t i = 1; i <= GUARD_BYTES; i++) {
+    for (size_t i = 1; guarded->data != NULL && i <= GUARD_BYTES; i++) {
         if (guarded->data[-(ptrdiff_t)i] != GUARD) {
             return -(int64_t)i;
         }

@@ -246,7 +246,7 @@ static void count_posts(struct posts *posts, uint32_t rank)
 
 /* A rank on which the completed operation depends and that had not posted it by then; -1: none. A
  * broadcast depends on its root, all else on everybody; but of a reduction to a root, who is not
- * the root has only sent, and where there are no elements, nobody depends on anybody. */
+ * the root has only sent, and where a job posts no elements, nobody depends on anybody. */
 static int64_t missing_rank(const struct posts *posts, const struct harness_trace_event *done)
 {
     const struct harness_emulation *e = posts->e;
@@ -256,7 +256,7 @@ static int64_t missing_rank(const struct posts *posts, const struct harness_trac
     uint32_t end = op.kind == DDP_COLL_BROADCAST ? op.root + 1 : e->world;
 
     if ((op.kind == DDP_COLL_REDUCE && done->rank != op.root) ||
-        (op.kind != DDP_COLL_BARRIER && done->entry.arg[2] == 0)) {
+        (op.role == DDP_ROLE_USER && op.kind != DDP_COLL_BARRIER && done->entry.arg[2] == 0)) {
         return -1;
     }
     if (posts->rank_count[seq] == e->world &&

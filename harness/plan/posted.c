@@ -121,9 +121,14 @@ ddp_status harness_posted_parse(const char *text, struct harness_posted *out, st
     out->redop = DDP_REDOP_SUM;
     out->dtype = DDP_DTYPE_U8;
     DDP_TRY(split(text, &words));
+    if (strcmp(peek(&words), "monitored_barrier") == 0) {
+        out->kind = DDP_COLL_BARRIER;
+        out->is_monitored = true;
+        return words.count == 1 ? DDP_OK : refuse(&words, "a word too many");
+    }
     if (ddp_coll_kind_parse(take(&words), &out->kind) != DDP_OK) {
         return refuse(&words, "the first word is a kind: all_reduce, broadcast, all_gather, "
-                              "barrier, reduce_scatter, reduce, all_to_all");
+                              "barrier, monitored_barrier, reduce_scatter, reduce, all_to_all");
     }
     if (out->kind != DDP_COLL_BARRIER) {
         DDP_TRY(take_sizes(&words, out));

@@ -1,11 +1,13 @@
 /* Collectives that a job posts beside those of the DDP core: key job.posts, one text each, posted
  * in every step before the update, in their order.
  *
- *   KIND DTYPE COUNT [OP] [root N] [by ALGORITHM]     "reduce_scatter f32 100 max by
- * ring_reduce_scatter" barrier [by ALGORITHM]
+ *   KIND DTYPE COUNT [OP] [root N] [by ALGORITHM]
+ *   barrier [by ALGORITHM]
+ *   monitored_barrier
  *
- * COUNT is a member's, of all_to_all a pair's. OP: of kinds that reduce, sum if absent. What goes
- * in follows from seed, step, place in the list, rank and element. */
+ * as in "reduce_scatter f32 100 max by ring_reduce_scatter". COUNT is a member's, of all_to_all a
+ * pair's. OP: of kinds that reduce, sum if absent. What goes in follows from seed, step, place in
+ * the list, rank and element. */
 #ifndef HARNESS_PLAN_POSTED_H
 #define HARNESS_PLAN_POSTED_H
 
@@ -26,6 +28,7 @@ struct harness_posted {
     uint64_t elem_count;
     uint32_t root;
     enum ddp_algorithm_id algorithm; /* NONE: the kind's default */
+    bool is_monitored;               /* a barrier that tells who does not come */
 };
 
 /* Errors: E_PARSE; err says what is wrong and what would be right. */

@@ -326,8 +326,9 @@ static ddp_status emit_posts(struct emitter *emitter)
         op = make_op(posted.kind, posted.dtype, posted.elem_count);
         op.redop = posted.redop;
         op.root = posted.root;
-        op.index = i;
-        DDP_TRY(emit(emitter, DDP_PHASE_REDUCE, DDP_ROLE_USER, &op));
+        op.index = posted.is_monitored ? 0 : i; /* the group numbers none of its barriers */
+        DDP_TRY(emit(emitter, DDP_PHASE_REDUCE,
+                     posted.is_monitored ? DDP_ROLE_MONITORED : DDP_ROLE_USER, &op));
     }
     return DDP_OK;
 }

@@ -20,8 +20,6 @@
 #define ANSWER_NS (10 * DDP_NS_PER_S)
 enum { FAILURES_MAX = 5, WORLD_MAX = 65536, END_MS = 1000, NODES_MAX = 64 };
 
-extern char **environ;
-
 struct harness_plugin {
     char *program, *path;
     struct harness_plugin_hello hello;
@@ -259,6 +257,7 @@ ddp_status harness_plugin_open(const char *program, const char *path, struct har
                                struct ddp_err *err)
 {
     DDP_TRY(open_any(program, path, out, err));
+    DDP_ASSERT(*out != NULL);
     if ((*out)->hello.is_opaque == 0) {
         return DDP_OK;
     }
@@ -276,6 +275,7 @@ ddp_status harness_plugin_describe(const char *program, const char *path,
     struct harness_plugin *plugin = NULL;
 
     DDP_TRY(open_any(program, path, &plugin, err));
+    DDP_ASSERT(plugin != NULL);
     *out = (struct harness_plugin_about){.kind = plugin->hello.kind,
                                          .claims = plugin->hello.claims,
                                          .needs = plugin->hello.needs,

@@ -181,7 +181,7 @@ static const struct ddprove_coll *load(const char *path, struct harness_plugin_h
         return NULL;
     }
     judge(plugin, path, hello->text, sizeof hello->text);
-    if (hello->text[0] != '\0') {
+    if (plugin == NULL || hello->text[0] != '\0') {
         return NULL;
     }
     hello->is_loaded = 1;

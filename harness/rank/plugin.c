@@ -42,14 +42,25 @@ static bool take_range(const struct ddp_schedule *schedule, const struct ddprove
     return from->first <= room && from->count <= room - from->first;
 }
 
+/* What is wrong with a message; NULL: nothing. */
+static const char *judge_message(const struct ddp_schedule *schedule, uint32_t peer,
+                                 const struct ddprove_coll_range *range)
+{
+    size_t segment = schedule->params.segment_elem_count;
+
+    if (peer >= schedule->params.size || peer == schedule->params.rank) {
+        return "its peer is no other rank";
+    }
+    return segment > 0 && range->count > segment ? "its message is longer than was asked for"
+                                                 : NULL;
+}
+
 /* What is wrong with a step; NULL: nothing, and *out is it. */
 static const char *take_step(const struct ddp_schedule *schedule, size_t index,
                              const struct ddprove_coll_step *from, struct ddp_step *out)
 {
     bool is_sent = from->kind == DDPROVE_COLL_SEND;
     bool is_taken = from->kind == DDPROVE_COLL_RECV || from->kind == DDPROVE_COLL_RECV_REDUCE;
-    uint64_t count = is_sent ? from->src.count : from->dst.count;
-    size_t segment = schedule->params.segment_elem_count;
 
     if (from->kind >= (uint32_t)DDP_STEP_KIND_COUNT) {
         return "its kind is not known";
@@ -64,11 +75,10 @@ static const char *take_step(const struct ddp_schedule *schedule, size_t index,
         return "its ranges differ in length";
     }
     if (is_sent || is_taken) {
-        if (from->peer >= schedule->params.size || from->peer == schedule->params.rank) {
-            return "its peer is no other rank";
-        }
-        if (segment > 0 && count > segment) {
-            return "its message is longer than was asked for";
+        const char *wrong = judge_message(schedule, from->peer, is_sent ? &from->src : &from->dst);
+
+        if (wrong != NULL) {
+            return wrong;
         }
     }
     for (int d = 0; d < DDPROVE_COLL_DEPS; d++) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "ddpcore/base/hash.h"
+#include "ddpcore/base/text.h"
 #include "harness/rank/session.h"
 
 static ddp_status post(struct harness_session *session, const struct harness_posted *posted,
@@ -43,6 +44,36 @@ static void record_taken(const struct harness_session *session, const struct har
         0);
 }
 
+/* Says who has not come, all of them. */
+static ddp_status run_monitored(struct harness_session *session)
+{
+    const uint32_t ranks = session->plan->job.ranks;
+    bool *is_missing = ddp_mem_array(session->env->mem, ranks, sizeof is_missing[0]);
+    struct ddp_text text;
+    ddp_status status;
+    bool is_any = false;
+
+    if (is_missing == NULL) {
+        return DDP_E_NOMEM;
+    }
+    status =
+        ddp_group_monitored_barrier(&session->group, session->plan->job.timeout_ns, is_missing);
+    if (status < DDP_OK) {
+        ddp_text_init(&text, session->env->mem);
+        for (uint32_t r = 0; r < ranks; r++) {
+            if (is_missing[r]) {
+                ddp_text_add(&text, "%s%u", is_any ? ", " : "", r);
+                is_any = true;
+            }
+        }
+        (void)ddp_err_set(session->err, status, "monitored barrier: %s; not there: ranks %s",
+                          ddp_status_text(status), ddp_text_str(&text));
+        ddp_text_fini(&text);
+    }
+    ddp_mem_free(session->env->mem, is_missing);
+    return status;
+}
+
 /* A broadcast has one buffer; all other kinds are not in place. */
 static ddp_status run_one(struct harness_session *session, uint32_t step, uint32_t index)
 {
@@ -54,6 +85,9 @@ static ddp_status run_one(struct harness_session *session, uint32_t step, uint32
     ddp_status status;
 
     DDP_TRY(harness_posted_parse(session->plan->job.posts.items[index], &posted, session->err));
+    if (posted.is_monitored) {
+        return run_monitored(session);
+    }
     elem_bytes = ddp_dtype_size_bytes(posted.dtype);
     input_count = posted.elem_count * ddp_coll_input_blocks(posted.kind, ranks);
     /* As much as of the root, which a fault may make it. */

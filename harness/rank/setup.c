@@ -226,6 +226,7 @@ static ddp_status wrap_model(struct harness_session *session)
                                                       : DDP_GRADIENT_SCALE_PRE,
                                 .find_unused_parameters = job->find_unused_parameters,
                                 .broadcast_buffers = job->broadcast_buffers,
+                                .gradient_as_bucket_view = job->gradient_as_bucket_view,
                                 .is_hashing = session->options->is_hashing};
     struct ddp_model model = {.params = session->params, .param_count = session->param_count};
 

@@ -156,7 +156,7 @@ test -e again/own.simulated/sim/notes || fail "a file that is no run's was remov
 # The collective lab.
 refused 'say what to do with which algorithm' coll
 refused 'say what to do with which algorithm' coll check
-refused 'known: check, show' coll chekc ring
+refused 'known: check, conform, show' coll chekc ring
 refused 'did you mean "ring"?' coll check rng
 refused 'is not a number from' coll check ring --worlds 0
 refused 'is not a number from' coll check ring --counts 5-3

@@ -43,6 +43,11 @@ END
 done
 grep -q '^# ahead, measured  : ' out || fail "nobody is ahead: $(cat out)"
 
+# shellcheck disable=SC2086
+ends 0 coll bench ring two_shot --ranks 3 $small --transport tcp --json tcp.json
+grep -q '^# 3 ranks, TCP' out || fail "the transport is not said: $(cat out)"
+grep -q '"transport": "tcp"' tcp.json || fail "JSON has another transport"
+
 # Not compared: said so.
 # shellcheck disable=SC2086
 ends 0 coll bench ring $small -c 0 --json unchecked.json
@@ -123,5 +128,10 @@ refused 'did you mean "ring"' coll bench rin
 refused 'must be 4 <= b <= e' coll bench ring -b 8K -e 4K
 refused '"4Q" is not a number' coll bench ring -b 4Q
 refused 'can be measured' coll bench ring --ranks 65
+# Without a home there is nothing that was learned.
+# shellcheck disable=SC2086
+env -u HOME -u XDG_CACHE_HOME "$ddprove" coll bench ring $small >out 2>err || fail "it needs a home: $(cat err)"
+env -u HOME -u XDG_CACHE_HOME "$ddprove" coll tune >out 2>err && fail "it learns and keeps nothing"
+grep -q 'says where to keep what is learned' err || fail "why not is not said: $(cat err)"
 echo "$failures failures"
 test "$failures" -eq 0

@@ -80,8 +80,22 @@ assert (found["world"], found["count"], found["rank"], found["element"]) == (2, 
 says 'how 3 ranks add, as probes show:' coll conform ring --worlds 2-3
 says 'elements 0 to 14: ((0 1) 2)' coll conform linear --worlds 3
 says 'PASS' coll conform binomial_reduce --worlds 3
+says 'orders and losses of messages' coll conform ring --worlds 2 --transport tcp
+grep -qE '^  any_order +PASS' out || fail "orders are not judged: $(cat out)"
+grep -qE '^  no_silent_loss +PASS' out || fail "losses are not judged: $(cat out)"
+refused 'transport is shm or tcp' coll conform ring --transport udp
 refused 'a barrier has nothing that could be tried' coll conform dissemination_barrier
 refused 'worlds of up to 16 ranks can be run' coll conform ring --worlds 17
 refused 'has no schedules that could be looked at' coll show ./RIGHT.so
+# An MPI's algorithms, where there is one: the trees show which one ran.
+if mpicc --version >/dev/null 2>&1 && mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
+    mpicc -Wall -Wextra -Werror -shared -fPIC -I "$headers" -o mpi.so "$headers/example/mpi.c"
+    export OMPI_MCA_coll_tuned_use_dynamic_rules=1
+    OMPI_MCA_coll_tuned_allreduce_algorithm=3 "$ddprove" coll check ./mpi.so --worlds 4 --limit 3 >out 2>err </dev/null
+    grep -qF 'elements 0 to 18: ((0 1) (2 3))' out || fail "recursive doubling has another tree: $(cat out err)"
+    grep -qE '^all_reduce mpi: PASS' out || fail "MPI fails: $(cat out err)"
+    OMPI_MCA_coll_tuned_allreduce_algorithm=4 "$ddprove" coll check ./mpi.so --worlds 4 --limit 3 >out 2>err </dev/null
+    grep -qF 'elements 5 to 9: (0 ((1 2) 3))' out || fail "the ring has another tree: $(cat out err)"
+fi
 echo "$failures failures"
 test "$failures" -eq 0

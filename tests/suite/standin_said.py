@@ -28,7 +28,8 @@ RUNS = [
     ("rank2:op2=hang", ["tests/standin/hangs/comm_ended.yaml"]),
     ("rank1:op60=hang", ["tests/standin/hangs/probe.yaml"]),
     ("rank2:corrupt_after_op=14", ["tests/standin/probes/corrupted.yaml"]),
-    ("", ["tests/standin/probes/healthy.yaml", "tests/standin/probes/reordered.yaml"]),
+    ("", ["tests/standin/probes/healthy.yaml", "tests/standin/probes/reordered.yaml",
+          "tests/standin/memory/refused.yaml"]),
     ("sum=exact", ["tests/standin/probes/exact.yaml"]),
 ]
 SILENT = re.compile(r"for (\d+) ms \(budget (\d+) ms")

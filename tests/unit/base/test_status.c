@@ -42,6 +42,9 @@ CT_TEST(status, error_text_is_written_outside_in)
     CT_CHECK_STR(err.text, "line 3: unknown key foo");
     CT_CHECK_STATUS(ddp_err_set(NULL, DDP_E_IO, "unseen"), DDP_E_IO);
     CT_CHECK_STATUS(ddp_err_wrap(NULL, DDP_E_IO, "unseen"), DDP_E_IO);
+    err.text[0] = '\0'; /* nobody said why: what the status means */
+    CT_CHECK_STATUS(ddp_err_wrap(&err, DDP_E_NOMEM, "group %s", "world"), DDP_E_NOMEM);
+    CT_CHECK_STR(err.text, "group world: memory could not be allocated");
 }
 
 /* Text that does not fit is cut at the end and stays terminated. */

@@ -141,6 +141,49 @@ CT_TEST(coll_prover, notices)
     }
 }
 
+static uint32_t chain_length; /* steps that pass an element on, one after the other */
+static uint32_t broken_link;  /* one of them that does not wait for the one before */
+
+/* Rank 0 passes what nobody wrote along a scratch buffer: that is wrong too, and no hazard. */
+static void add_chain(struct ddp_schedule *schedule)
+{
+    uint32_t scratch = ddp_schedule_add_scratch(schedule, DDP_DTYPE_F32, chain_length + 1);
+    uint32_t before = 0;
+
+    for (uint32_t i = 0; i < chain_length; i++) {
+        struct ddp_step step = {.kind = DDP_STEP_COPY,
+                                .dst = {DDP_BUFFER_SCRATCH, scratch, i + 1, 1},
+                                .src = {DDP_BUFFER_SCRATCH, scratch, i, 1},
+                                .dep = {before}};
+
+        step.dep_count = i > 0 && i != broken_link ? 1 : 0;
+        before = ddp_schedule_add(schedule, &step);
+    }
+}
+
+/* Orders are read off a table, of long schedules by a walk: both ways see a link that is missing,
+ * and nothing else. */
+CT_TEST(coll_prover, orders_of_long_schedules)
+{
+    static const uint32_t lengths[] = {60, 130, 9000};
+
+    mutate = add_chain;
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        struct made_source made = made_source_of(emit_mutated);
+        const struct harness_coll_options options = {
+            .worlds = {2, 2, true}, .counts = {2, 2, true}, .clock = ddp_clock_monotonic()};
+        struct harness_coll_report report;
+        struct ddp_err err = {""};
+
+        chain_length = lengths[i];
+        broken_link = UINT32_MAX;
+        CT_REQUIRE_OK(harness_coll_check(&made.base, &options, &report, &err));
+        CT_CHECK(report.result[HARNESS_COLL_ORDERED].state == HARNESS_COLL_PASS);
+        broken_link = chain_length - 1;
+        expect(DDP_COLL_ALL_REDUCE, 2, 2, HARNESS_COLL_ORDERED, "without an order");
+    }
+}
+
 /* Rank 0 sends each signal without waiting for those that it should pass on. */
 static void signal_early(struct ddp_schedule *schedule)
 {

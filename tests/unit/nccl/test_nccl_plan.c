@@ -172,7 +172,7 @@ CT_TEST(nccl_plan, cache_is_bounded_and_tells_of_new_schedules)
                               .member = 1,
                               .member_count = 3,
                               .observer = &noting.base};
-    struct ddp_cache_key key = {DDP_COLL_ALL_REDUCE, DDP_DTYPE_F32, 5, 0, true};
+    struct ddp_cache_key key = {DDP_COLL_ALL_REDUCE, DDP_DTYPE_F32, 5, 0, true, false};
     struct ddp_cached *held = NULL;
     struct ddp_cached *plan = NULL;
     struct ddp_err err = {""};
