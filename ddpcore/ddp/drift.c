@@ -110,14 +110,15 @@ ddp_status ddp_check_drift(struct ddp *ddp, struct ddp_drift *out)
     own = ddp_mem_array(mem, ddp->param_count, sizeof(*own));
     all = ddp_mem_array(mem, ddp->param_count * member_count, sizeof(*all));
     status = own == NULL || all == NULL ? DDP_E_NOMEM : hash_params(ddp, own);
-    if (status == DDP_OK) {
-        status = ddp_verify_gather(ddp, DRIFT_INDEX, own, size_bytes, all);
-    } else {
-        status = ddp_core_fail(ddp, status, 0); /* the others wait for this rank */
+    if (status != DDP_OK) {
+        (void)ddp_core_fail(ddp, status, 0); /* the others wait for this rank */
+        goto out;
     }
+    status = ddp_verify_gather(ddp, DRIFT_INDEX, own, size_bytes, all);
     if (status == DDP_OK && compare(ddp, all, out)) {
         status = DDP_E_MODEL;
     }
+out:
     ddp_mem_free(mem, all);
     ddp_mem_free(mem, own);
     return status;
