@@ -268,15 +268,16 @@ static void skip_result(struct answers *answers)
     const struct harness_job *job = answers->job->job;
 
     switch (answers->fault->point) {
-    case DDP_FAULT_POINT_COLLECTIVE_ENQUEUE: /* the rank has only its own, and sends none */
-        if (job->ranks > 1 &&
+    case DDP_FAULT_POINT_COLLECTIVE_ENQUEUE: /* the rank has only its own, and sends none; if all
+                                              * had the same, the sum would be scaled */
+        if (job->ranks > 1 && (job->samples == 0 || job->samples >= job->ranks) &&
             has_sure_gradient(answers,
                               &answers->job->program.first.items[answers->fault->at.bucket])) {
             add_at(answers, HARNESS_VERDICT_VALUE_LOST, answers->step, answers->fault->at.bucket);
         }
         break;
     case DDP_FAULT_POINT_BUCKET_UNFLATTEN: /* what was there before, or the rank's own */
-        if (job->ranks > 1 && job->branch == REF_BRANCH_BOTH &&
+        if (job->ranks > 1 && !job->gradient_as_bucket_view && job->branch == REF_BRANCH_BOTH &&
             harness_grammar_is_even(job) && /* else it may be the rank's own alone, and a factor */
             has_sure_gradient(answers,
                               &answers->job->program.first.items[answers->fault->at.bucket])) {

@@ -199,6 +199,23 @@ static bool is_usable(enum harness_action_place place, enum ddp_fault_point poin
     }
 }
 
+/* Why leaving out the work of this point would do nothing, or too much; NULL: neither. */
+static const char *skip_lacks(const struct harness_fault *fault, const struct harness_job *job)
+{
+    if (fault->action.kind != HARNESS_ACTION_SKIP) {
+        return NULL;
+    }
+    /* Other collectives run in one call: who leaves out the wait would leave out the call's end. */
+    if (fault->point == DDP_FAULT_POINT_COLLECTIVE_WAIT && fault->at.bucket < 0) {
+        return "collective/wait can be left out for a bucket: say at.bucket";
+    }
+    if (fault->point == DDP_FAULT_POINT_BUCKET_UNFLATTEN && job->gradient_as_bucket_view) {
+        return "bucket/unflatten copies nothing where gradient_as_bucket_view is set: gradients "
+               "lie in the bucket";
+    }
+    return NULL;
+}
+
 /* What a point cannot do is refused here, with the points that could. */
 ddp_status harness_scenario_check_fault(const struct harness_reader *reader,
                                         const struct harness_yaml_node *map, void *kept)
@@ -210,16 +227,14 @@ ddp_status harness_scenario_check_fault(const struct harness_reader *reader,
     };
     const struct harness_fault *fault = kept;
     enum harness_action_place place = harness_action_place(fault->action.kind);
+    const char *lack = skip_lacks(fault, &reader->plan->job);
 
     if (harness_plan_is_guest(reader->plan)) {
         return harness_scenario_check_guest_fault(reader, map, fault);
     }
-    /* Other collectives run in one call: who leaves out the wait would leave out the call's end. */
-    if (fault->action.kind == HARNESS_ACTION_SKIP &&
-        fault->point == DDP_FAULT_POINT_COLLECTIVE_WAIT && fault->at.bucket < 0) {
+    if (lack != NULL) {
         return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_FAULT_point), reader->err,
-                                 DDP_E_INVALID,
-                                 "collective/wait can be left out for a bucket: say at.bucket");
+                                 DDP_E_INVALID, "%s", lack);
     }
     if (is_usable(place, fault->point, &reader->plan->job)) {
         return DDP_OK;
