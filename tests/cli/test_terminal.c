@@ -30,7 +30,9 @@ CT_TEST(cli_terminal, colours_and_progress)
     CT_CHECK(strstr(job.shown, ESCAPE "[32mPASS") != NULL);
     CT_CHECK(strstr(job.shown, " cells, ") != NULL);
     CT_CHECK(strstr(job.shown, " s left" ESCAPE "[K\r" ESCAPE "[K" ESCAPE "[32mPASS") != NULL);
-    CT_CHECK(strstr(job.shown, " passed, 0 failed\r\n") != NULL);
+    CT_CHECK(strstr(job.shown, " passed, 0 failed") != NULL);
+    CT_REQUIRE(job.shown_size > 2);
+    CT_CHECK_STR(job.shown + job.shown_size - 2, "\r\n");
     cli_job_fini(&job);
 }
 
@@ -95,6 +97,6 @@ CT_TEST(cli_terminal, file)
     cli_job_read(&job, "log", log, sizeof(log));
     CT_CHECK(strstr(log, ESCAPE) == NULL);
     CT_CHECK(strstr(log, "cells,") == NULL);
-    CT_CHECK(strstr(log, " passed, 0 failed\n") != NULL);
+    CT_CHECK(strstr(log, " passed, 0 failed") != NULL);
     cli_job_fini(&job);
 }
