@@ -119,7 +119,7 @@ static const struct harness_bench_subject *ahead(const struct harness_bench_repo
                                                  size_t row, bool is_predicted)
 {
     const struct harness_bench_subject *best = NULL;
-    double least = INFINITY;
+    double least = HUGE_VAL;
 
     for (size_t i = 0; i < report->subject_count; i++) {
         const struct harness_bench_subject *subject = &report->subjects[i];
@@ -328,8 +328,8 @@ static void add_line(const struct harness_bench_subject *subject, size_t number,
 
 void harness_bench_svg(const struct harness_bench_report *report, struct ddp_text *out)
 {
-    struct scale size = {(double)INFINITY, -(double)INFINITY};
-    struct scale time = {(double)INFINITY, -(double)INFINITY};
+    struct scale size = {HUGE_VAL, -HUGE_VAL};
+    struct scale time = {HUGE_VAL, -HUGE_VAL};
     size_t number = 0;
 
     for (size_t i = 0; i < report->subject_count; i++) {

@@ -177,7 +177,7 @@ static bool is_near(struct harness_lab_shared *shared, size_t place, float value
     double magnitudes = 0;
 
     for (uint32_t r = 0; r < ranks; r++) {
-        double term = number_at(r, place);
+        double term = (double)number_at(r, place);
 
         sum += term;
         magnitudes += fabs(term);

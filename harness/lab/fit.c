@@ -118,7 +118,7 @@ static double misfit(const struct sums *sums, const double *x)
 
 static bool fit(const struct sums *sums, double *best)
 {
-    double least = INFINITY;
+    double least = HUGE_VAL;
 
     for (unsigned mask = 1; mask < 1u << TERMS; mask++) {
         double x[TERMS] = {0};
@@ -131,7 +131,7 @@ static bool fit(const struct sums *sums, double *best)
             }
         }
     }
-    return least < (double)INFINITY;
+    return least < HUGE_VAL;
 }
 
 static int compare_f64(const void *a, const void *b)

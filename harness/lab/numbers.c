@@ -86,13 +86,13 @@ static double load(const unsigned char *data, size_t i, enum ddp_dtype dtype)
     switch (dtype) {
     case DDP_DTYPE_F32:
         memcpy(&f32, at, sizeof f32);
-        return f32;
+        return (double)f32;
     case DDP_DTYPE_F16:
         memcpy(&half, at, sizeof half);
-        return ddp_f16_to_f32(half);
+        return (double)ddp_f16_to_f32(half);
     case DDP_DTYPE_BF16:
         memcpy(&half, at, sizeof half);
-        return ddp_bf16_to_f32(half);
+        return (double)ddp_bf16_to_f32(half);
     case DDP_DTYPE_F64:
         memcpy(&f64, at, sizeof f64);
         return f64;
