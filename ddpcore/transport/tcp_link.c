@@ -91,14 +91,15 @@ static void lose(struct ddp_tcp_endpoint *endpoint, struct ddp_tcp_peer *peer, e
     }
     peer->lost = lost;
     peer->lost_errno = error;
+    if (lost != DDP_LINK_DEPARTED && !endpoint->is_leaving) {
+        /* Before the peer can see it: whose record is first, its calls failed. */
+        ddp_recorder_event(endpoint->env->recorder, DDP_EVENT_LINK_LOST, peer->rank, (uint64_t)lost,
+                           (uint64_t)error, 0, 0);
+    }
     (void)shutdown(peer->out_fd, SHUT_WR);
     (void)shutdown(peer->in_fd, SHUT_WR);
     if (lost == DDP_LINK_DEPARTED) {
         return;
-    }
-    if (!endpoint->is_leaving) {
-        ddp_recorder_event(endpoint->env->recorder, DDP_EVENT_LINK_LOST, peer->rank, (uint64_t)lost,
-                           (uint64_t)error, 0, 0);
     }
     if (endpoint->dead_peer < 0 || member < endpoint->dead_peer) {
         endpoint->dead_peer = member;
