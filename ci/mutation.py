@@ -72,8 +72,11 @@ FOLDERS = {
 # The simulator's store is kept beside its messages.
 FILES = {"ddpcore/transport/loop_store.c": FOLDERS["ddpcore/store"]}
 # What real processes alone reach, and the scenarios that do: (folder, part of the file's name, scenarios).
-ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/store", "", PROC), ("harness/monitor", "", PROC),
-           ("harness/trace", "", PROC), ("harness/sums", "tree", ["mpi"]), ("harness/oracle", "tree", ["mpi"]),
+TCP = ["equivalence/tcp.yaml", "crash/tcp_killed.yaml", "hang/tcp_stopped.yaml", "mismatch/tcp_count.yaml",
+       "posts/tcp.yaml", "value/tcp_flipped.yaml", "io/link_lost.yaml", "io/link_retried.yaml"]
+ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/transport", "tcp", TCP), ("ddpcore/store", "", PROC),
+           ("harness/monitor", "", PROC), ("harness/trace", "", PROC), ("harness/sums", "tree", ["mpi"]),
+           ("harness/oracle", "tree", ["mpi"]),
            ("ddpcore/collective", "queue", ["mpi"]), ("ddpcore/collective", "control", ["mpi"]),
            ("ddpcore/collective", "compiled", PROC), ("harness/inject", "", PROC + ["io", "slow"]),
            ("harness/judge", "cause", ["launch"])]
@@ -169,6 +172,12 @@ def mutants_of(path):
     # A mutant keeps the number of lines: asserts and traces say theirs, and equal code shall be found equal.
     return source, [(number, " ".join(text.splitlines()) + "\n") for number, text, *_ in found
                     if is_worth_it(source[number - 1])]
+
+
+def scenario_files(path):
+    """A file, or all scenarios of a folder."""
+    return [path] if path.endswith(".yaml") else [os.path.join(where, file) for where, _, found in os.walk(path)
+                                                  for file in found if file.endswith(".yaml")]
 
 
 def sample(count, only, seed=SEED, least=3):
@@ -563,8 +572,7 @@ def judge(path, program, folder, scenarios, sanitize, standin, records):
         if area == place and part in name:
             is_reached = True
             launcher = ["--launcher", "mpirun"] if names == ["mpi"] else ["--driver", "proc"]
-            files = [os.path.join(where, file) for one in names for where, _, found in os.walk(os.path.join(SCENARIOS, one))
-                     for file in found if file.endswith(".yaml")]
+            files = [file for one in names for file in scenario_files(os.path.join(SCENARIOS, one))]
             # Of the judging side, sim has run most of it already.
             files = some(files, ON_PROC_TOO) if FOLDERS[area] is None else files
             arguments = [*files, *launcher, "-j", "4"]

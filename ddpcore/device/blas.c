@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,10 @@ static struct {
     char core_type[32];
     char description[256];
 } blas;
+
+/* OpenBLAS's serial build gives out its buffers without a lock of its own: of two threads that
+ * multiply at once, each may write into the other's. */
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
 /* In order of preference: Debian's serial build, then whatever the loader finds. */
 static const char *const library_names[] = {
@@ -226,9 +231,11 @@ ddp_status ddp_blas_gemm(const struct ddp_gemm *gemm)
     if (gemm->m == 0 || gemm->n == 0) {
         return DDP_OK;
     }
+    (void)pthread_mutex_lock(&one_at_a_time);
     blas.sgemm(ROW_MAJOR, gemm->transpose_a ? TRANSPOSE : NO_TRANSPOSE,
                gemm->transpose_b ? TRANSPOSE : NO_TRANSPOSE, (int)gemm->m, (int)gemm->n,
                (int)gemm->k, gemm->alpha, gemm->a, (int)lda, gemm->b, (int)ldb, gemm->beta, gemm->c,
                (int)gemm->n);
+    (void)pthread_mutex_unlock(&one_at_a_time);
     return DDP_OK;
 }

@@ -8,7 +8,8 @@
 extern "C" {
 #endif
 
-/* One cblas_sgemm call. Errors: E_STATE (no BLAS is open), E_INVALID (a size beyond int). */
+/* One cblas_sgemm call; of several threads, one after the other. Errors: E_STATE (no BLAS is open),
+ * E_INVALID (a size beyond int). */
 DDP_MUST_USE ddp_status ddp_blas_gemm(const struct ddp_gemm *gemm);
 
 #ifdef __cplusplus
