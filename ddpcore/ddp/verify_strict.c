@@ -217,7 +217,9 @@ static const char *readable(char *texts, uint32_t rank)
 
     text[DDP_DESCRIPTION_BYTES - 1] = '\0';
     for (char *c = text; *c != '\0'; c++) {
-        *c = (unsigned char)*c < ' ' || *c == 0x7f ? '?' : *c;
+        if ((unsigned char)*c < ' ' || *c == 0x7f) {
+            *c = '?';
+        }
     }
     return text;
 }

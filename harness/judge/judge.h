@@ -32,13 +32,14 @@ struct harness_judge_facts {
     int64_t survivor_latency_ns; /* slowest survivor: fault -> rank.end; -1: all ended before it */
     bool is_time_enforced;       /* sim, or --enforce-time */
     bool is_leak_process, is_leak_shm, is_leak_fd;
+    bool is_restore_run;   /* a restore run took place */
+    bool is_restore_equal; /* it ended bitwise as an uninterrupted run */
+    bool is_damage_loaded; /* restore_verdict is not why a file was refused: it says what is wrong
+                            * with one that ranks loaded */
     const char *leak_text;
-    bool is_restore_run;                  /* a restore run took place */
     int64_t restored_from_step;           /* -1: nothing was loaded */
-    bool is_restore_equal;                /* it ended bitwise as an uninterrupted run */
+    const char *restore_text;             /* how restore_verdict is known; "" */
     enum harness_verdict restore_verdict; /* NONE, or why it was refused */
-    bool is_damage_loaded;    /* it was not: it says what is wrong with a file that ranks loaded */
-    const char *restore_text; /* and how that is known; "" */
     struct harness_rank_set restore_culprits;
     enum harness_verdict restore_other; /* NONE, or what else was found in it and follows from
                                          * nothing; and its text */
