@@ -99,9 +99,28 @@ struct comparing {
     bool is_decided, is_by_majority;
 };
 
+/* The next sequence from seq on that somebody has; streams may lie far apart, since a rank's record
+ * can be cut at its front or damaged. INT64_MAX: none. */
+static int64_t next_held(const struct comparing *all, int64_t seq)
+{
+    int64_t next = INT64_MAX;
+
+    for (size_t i = 0; i < all->count; i++) {
+        const struct harness_diag_stream *stream = &all->streams[i];
+
+        if (harness_diag_stream_has(stream, seq)) {
+            return seq;
+        }
+        if (stream->count > 0 && stream->first_seq > seq && stream->first_seq < next) {
+            next = stream->first_seq;
+        }
+    }
+    return next;
+}
+
 static bool find_difference(struct comparing *all, int64_t from, int64_t to)
 {
-    for (int64_t seq = from; seq <= to; seq++) {
+    for (int64_t seq = next_held(all, from); seq <= to; seq = next_held(all, seq + 1)) {
         const struct harness_diag_stream *first = NULL;
 
         for (size_t i = 0; i < all->count; i++) {

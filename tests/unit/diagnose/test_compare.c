@@ -266,3 +266,35 @@ CT_TEST(diagnose_settle, numbers_beyond_reason_are_not_used)
     CT_CHECK_EQ_I64(diagnosis->evidence.groups[0].members[0].done, -1);
     harness_diagnosis_destroy(diagnosis);
 }
+
+/* The comparison costs what was recorded, not the distance between the records. */
+CT_TEST(diagnose_compare, records_that_lie_far_apart_are_compared_at_once)
+{
+    struct harness_diagnosis *diagnosis = NULL;
+    struct harness_diag_evidence *evidence;
+    struct harness_diag_finding finding;
+
+    CT_REQUIRE(harness_diagnosis_create(&diagnosis) == DDP_OK);
+    evidence = &diagnosis->evidence;
+    evidence->world = 2;
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        struct harness_diag_record *record =
+            harness_diag_record_add(evidence, rank, rank == 0 ? "dump_rank_0" : "dump_rank_1");
+        struct harness_diag_part *part =
+            harness_diag_record_part(evidence, record, harness_diag_group(evidence, "", ""));
+        const struct harness_diag_call call = {.seq = rank == 0 ? 1 : HARNESS_DIAG_SEQ_MAX,
+                                               .kind = "all_reduce",
+                                               .peer = -1,
+                                               .root = -1,
+                                               .redop = "",
+                                               .counts = rank == 0 ? "10" : "20",
+                                               .dtype = "Float",
+                                               .site = "",
+                                               .place = {record->file, 0, 0}};
+
+        harness_diag_call_add(evidence, part, &call);
+    }
+    harness_diag_settle(evidence);
+    CT_CHECK(!harness_diag_compare(evidence, 0, &finding));
+    harness_diagnosis_destroy(diagnosis);
+}
