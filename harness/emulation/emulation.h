@@ -95,6 +95,9 @@ struct harness_expected {
     uint64_t *param_hash;   /* [k][params.count] of the ranks that never differed */
     uint64_t *buffer_hash;  /* [k][buffers.count] as their owner hands them out; 0: it does not */
     uint32_t *buffer_owner; /* [k] */
+    double *evaluated;      /* [k][world] sum of the losses over the samples that the rank evaluates
+                             * after the step */
+    uint8_t *is_evaluated;  /* [k][world] it is due, and known */
     uint64_t *joined_hash;  /* [buffers.count] of the rank whose buffers all have after join */
     bool is_joined;         /* the run was emulated until all data had been used up */
 };

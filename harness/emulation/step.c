@@ -140,6 +140,7 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
     }
     DDP_TRY(status);
     DDP_TRY(finish(e, step));
+    DDP_TRY(harness_emulation_evaluate(e, step, err));
     *out_predicted = HARNESS_PREDICTED_UPDATE;
     return DDP_OK;
 }
