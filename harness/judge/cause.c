@@ -452,6 +452,7 @@ static const struct {
     {KIND_RACE, KIND_VALUE, harness_value_is_raced_for, "that memory was in use"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_held_by_some, "those ranks hold it"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_received, "that rank trained on what it received"},
+    {KIND_VALUE, KIND_VALUE, harness_value_is_copied_so, "the map says whether it was used"},
     {KIND_VALUE, KIND_VALUE, is_not_waited, "it completed the operation alone"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_displaced, "its next messages were taken for those"},
     {KIND_VALUE, KIND_FAILURE, is_left_alone, "that rank took no part in the operation"},

@@ -134,6 +134,27 @@ bool harness_value_is_received(const struct harness_paths *paths, const struct h
             b->oracle == HARNESS_ORACLE_REPLICAS);
 }
 
+/* What the map says was used by nobody is not copied back and not updated, and the other way round.
+ * The map's finding has the parameters that its ranks alone decide. */
+bool harness_value_is_copied_so(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b)
+{
+    bool is_decided = false;
+
+    DDP_ASSERT(paths->plan->job.find_unused_parameters || a->op.role != DDP_ROLE_USED_MAP);
+    if (a->oracle != HARNESS_ORACLE_REDUCTION || !a->op.is_set ||
+        a->op.role != DDP_ROLE_USED_MAP || b->stage < HARNESS_STAGE_FINAL || a->step != b->step) {
+        return false;
+    }
+    for (uint32_t i = 0; i < b->params.count; i++) {
+        is_decided = harness_list_has(&a->params, harness_list_at(&b->params, i));
+        if (!is_decided) {
+            break;
+        }
+    }
+    return is_decided;
+}
+
 /* A rank that read another model than was sent asks, or says, what differs, and so the job ends. */
 bool harness_value_is_misread(const struct harness_paths *paths, const struct harness_finding *a,
                               const struct harness_finding *b)

@@ -31,6 +31,8 @@ bool harness_value_is_held_by_some(const struct harness_paths *paths,
                                    const struct harness_finding *b);
 bool harness_value_is_received(const struct harness_paths *paths, const struct harness_finding *a,
                                const struct harness_finding *b);
+bool harness_value_is_copied_so(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b);
 bool harness_value_is_misread(const struct harness_paths *paths, const struct harness_finding *a,
                               const struct harness_finding *b);
 
