@@ -142,8 +142,8 @@ bool harness_value_is_copied_so(const struct harness_paths *paths, const struct 
     bool is_decided = false;
 
     DDP_ASSERT(paths->plan->job.find_unused_parameters || a->op.role != DDP_ROLE_USED_MAP);
-    if (a->oracle != HARNESS_ORACLE_REDUCTION || !a->op.is_set ||
-        a->op.role != DDP_ROLE_USED_MAP || b->stage < HARNESS_STAGE_FINAL || a->step != b->step) {
+    if (a->oracle != HARNESS_ORACLE_REDUCTION || !a->op.is_set || a->op.role != DDP_ROLE_USED_MAP ||
+        b->stage < HARNESS_STAGE_FINAL || a->step != b->step) {
         return false;
     }
     for (uint32_t i = 0; i < b->params.count; i++) {
