@@ -335,17 +335,9 @@ uint64_t ddp_loader_batch_count(const struct ddp_loader *loader)
     return loader->batch_count;
 }
 
-struct ddp_loader_state ddp_loader_state(const struct ddp_loader *loader)
+struct ddp_sampler_state ddp_loader_state(const struct ddp_loader *loader)
 {
-    const struct ddp_sampler_config *sampler = &loader->config.sampler;
-    const size_t rest = sampler->sample_count - sampler->first;
-    const uint64_t each = loader->given * loader->config.batch_rows; /* of one rank */
-
-    DDP_ASSERT(loader->given <= loader->batch_count && sampler->first <= sampler->sample_count);
-    if (loader->given == loader->batch_count || each >= rest / sampler->world_size + 1 ||
-        each * sampler->world_size >= rest) {
-        return (struct ddp_loader_state){.epoch = loader->epoch + 1};
-    }
-    return (struct ddp_loader_state){.epoch = loader->epoch,
-                                     .used = sampler->first + (size_t)each * sampler->world_size};
+    DDP_ASSERT(loader->given <= loader->batch_count);
+    return ddp_sampler_state(&loader->config.sampler, loader->epoch,
+                             loader->given * loader->config.batch_rows);
 }
