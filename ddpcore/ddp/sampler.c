@@ -55,10 +55,9 @@ static bool add_shards(const struct ddp_sampler_config *config, uint32_t count, 
     return true;
 }
 
-ddp_status ddp_sampler_epoch(const struct ddp_sampler_config *config, uint64_t epoch,
-                             struct ddp_mem *mem, uint32_t *indices)
+ddp_status ddp_sampler_deal(const struct ddp_sampler_config *config, uint64_t epoch, uint32_t *list,
+                            uint32_t *indices)
 {
-    uint32_t *list = NULL;
     size_t first = 0, count;
 
     if (config->world_size == 0 || config->rank >= config->world_size ||
@@ -72,10 +71,6 @@ ddp_status ddp_sampler_epoch(const struct ddp_sampler_config *config, uint64_t e
     }
     count = ddp_sampler_count(config);
     if (config->is_shuffled) {
-        list = ddp_mem_array(mem, config->sample_count, sizeof(*list));
-        if (list == NULL) {
-            return DDP_E_NOMEM;
-        }
         ddp_permutation(config->seed + epoch, list, config->sample_count);
     }
     for (size_t j = 0; j < count; j++) {
@@ -85,8 +80,25 @@ ddp_status ddp_sampler_epoch(const struct ddp_sampler_config *config, uint64_t e
                                        config->sample_count;
 
         DDP_ASSERT(place < config->sample_count);
-        indices[j] = list != NULL ? list[place] : (uint32_t)place;
+        indices[j] = config->is_shuffled ? list[place] : (uint32_t)place;
     }
-    ddp_mem_free(mem, list);
     return DDP_OK;
+}
+
+ddp_status ddp_sampler_epoch(const struct ddp_sampler_config *config, uint64_t epoch,
+                             struct ddp_mem *mem, uint32_t *indices)
+{
+    uint32_t *list;
+    ddp_status status;
+
+    if (config->sample_count > UINT32_MAX) {
+        return DDP_E_INVALID;
+    }
+    list = ddp_mem_array(mem, config->is_shuffled ? config->sample_count : 0, sizeof(*list));
+    if (list == NULL) {
+        return DDP_E_NOMEM;
+    }
+    status = ddp_sampler_deal(config, epoch, list, indices);
+    ddp_mem_free(mem, list);
+    return status;
 }

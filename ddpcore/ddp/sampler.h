@@ -48,6 +48,9 @@ size_t ddp_sampler_count(const struct ddp_sampler_config *config);
  * first beyond the end, or with shards), E_NOMEM. */
 DDP_MUST_USE ddp_status ddp_sampler_epoch(const struct ddp_sampler_config *config, uint64_t epoch,
                                           struct ddp_mem *mem, uint32_t *indices);
+/* The same without an allocation. list: uint32_t[sample_count], of the caller's, overwritten. */
+DDP_MUST_USE ddp_status ddp_sampler_deal(const struct ddp_sampler_config *config, uint64_t epoch,
+                                         uint32_t *list, uint32_t *indices);
 
 #ifdef __cplusplus
 }

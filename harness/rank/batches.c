@@ -14,7 +14,7 @@ static ddp_status deal(struct harness_batches *batches, uint64_t epoch, size_t f
     batches->sampler.first = first;
     batches->share_count = ddp_sampler_count(&batches->sampler);
     DDP_ASSERT(batches->share_count <= batches->whole_count);
-    DDP_TRY(ddp_sampler_epoch(&batches->sampler, epoch, batches->mem, batches->share));
+    DDP_TRY(ddp_sampler_deal(&batches->sampler, epoch, batches->list, batches->share));
     batches->order = epoch;
     batches->is_dealt = true;
     return DDP_OK;
@@ -31,13 +31,16 @@ ddp_status harness_batches_init(struct harness_batches *batches, struct ddp_mem 
     }
     batches->whole_count = ddp_sampler_count(sampler);
     batches->share = ddp_mem_array(mem, batches->whole_count, sizeof batches->share[0]);
-    return batches->share == NULL ? DDP_E_NOMEM : deal(batches, 0, 0);
+    batches->list =
+        ddp_mem_array(mem, sampler->is_shuffled ? sampler->sample_count : 0, sizeof *batches->list);
+    return batches->share == NULL || batches->list == NULL ? DDP_E_NOMEM : deal(batches, 0, 0);
 }
 
 void harness_batches_fini(struct harness_batches *batches)
 {
     if (batches->mem != NULL) {
         ddp_mem_free(batches->mem, batches->share);
+        ddp_mem_free(batches->mem, batches->list);
     }
     *batches = (struct harness_batches){0};
 }

@@ -14,6 +14,7 @@ struct harness_batches {
     struct ddp_sampler_config sampler;
     size_t row_count; /* of a batch; an epoch's last one may have less */
     bool is_one_epoch;
+    uint32_t *list;  /* [sample_count] where an epoch is shuffled */
     uint32_t *share; /* [share_count] the rank's samples of `epoch` */
     size_t share_count;
     size_t whole_count; /* of an epoch of which nothing was used before */
