@@ -132,8 +132,19 @@ static ddp_status check_shards(const struct harness_reader *reader,
                                const struct harness_yaml_node *map, const struct harness_job *job,
                                const struct ref_data_sizes *data)
 {
+    const struct harness_yaml_node *drop = harness_reader_node(map, HARNESS_ROW_JOB_drop_last);
     size_t total = 0;
 
+    if (job->drop_last && job->shard_sizes != NULL) {
+        return harness_yaml_fail(drop, reader->err, DDP_E_INVALID,
+                                 "drop_last is of lists that all ranks share; job.shard_sizes says "
+                                 "what each rank owns: leave one of them out");
+    }
+    if (job->drop_last && data->sample_count < job->ranks) {
+        return harness_yaml_fail(drop, reader->err, DDP_E_INVALID,
+                                 "drop_last leaves %u ranks nothing of %zu samples", job->ranks,
+                                 data->sample_count);
+    }
     for (uint32_t rank = 0; job->shard_sizes != NULL && rank < job->ranks; rank++) {
         total += job->shard_sizes[rank];
     }
