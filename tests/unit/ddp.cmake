@@ -12,3 +12,7 @@ if(TARGET ddp_cuda AND TARGET ref)
     target_link_libraries(bench_gpu PRIVATE ddp_ddp ddp_nccl ddp_collective ddp_transport ref
         $<$<NOT:$<BOOL:$<TARGET_PROPERTY:DDPROVE_STANDIN>>>:ddp_cuda>)
 endif()
+
+# What compression by a hook is worth: bench_hook [--ranks N] [--max BYTES].
+add_executable(bench_hook "${PROJECT_SOURCE_DIR}/tests/bench/bench_hook.c")
+target_link_libraries(bench_hook PRIVATE ddp_hook ddp_ddp ddp_collective ddp_transport ddp_store ddp_device)
