@@ -150,7 +150,13 @@ static ddp_status fill_rank(struct harness_emulation *e, uint32_t rank)
             char *slice =
                 (char *)target.data + bucket->offsets[i] * ddp_dtype_size_bytes(target.dtype);
 
-            if (is_scaled || source.dtype != target.dtype) {
+            if (source.dtype != target.dtype) {
+                /* A hook rounds to its type, then divides in it. */
+                DDP_TRY(harness_arith_scale(slice, target.dtype, source.data, source.dtype,
+                                            source.elem_count, 1.0f));
+                DDP_TRY(harness_arith_scale(slice, target.dtype, slice, target.dtype,
+                                            source.elem_count, factor));
+            } else if (is_scaled) {
                 DDP_TRY(harness_arith_scale(slice, target.dtype, source.data, source.dtype,
                                             source.elem_count, factor));
             } else {

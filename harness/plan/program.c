@@ -175,8 +175,9 @@ static ddp_status emit_backward(struct emitter *emitter)
     const struct harness_buckets *buckets = harness_program_buckets(program, emitter->step);
 
     for (size_t b = 0; b < buckets->count; b++) {
-        struct harness_op op =
-            make_op(DDP_COLL_ALL_REDUCE, buckets->items[b].dtype, buckets->items[b].elem_count);
+        struct harness_op op = make_op(DDP_COLL_ALL_REDUCE,
+                                       harness_program_wire(emitter->job, buckets->items[b].dtype),
+                                       buckets->items[b].elem_count);
 
         op.index = (uint32_t)b;
         DDP_TRY(emit(emitter, DDP_PHASE_BACKWARD, DDP_ROLE_BUCKET, &op));

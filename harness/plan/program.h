@@ -83,6 +83,8 @@ const struct harness_bucket *harness_program_bucket(const struct harness_program
 /* The bucket of a parameter in a step; UINT32_MAX: there is no such parameter. */
 uint32_t harness_program_bucket_of(const struct harness_program *program, int32_t step,
                                    uint32_t param);
+/* The type in which a bucket of parameters of that type travels. */
+enum ddp_dtype harness_program_wire(const struct harness_job *job, enum ddp_dtype dtype);
 /* The most buckets that a step has. */
 size_t harness_program_bucket_max(const struct harness_program *program);
 /* The step in force where an operation is planned; past the end, the last one's. */

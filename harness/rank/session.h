@@ -56,6 +56,7 @@ struct harness_session {
     struct ddp_mpi_library *mpi;   /* likewise */
     struct ref_model *model;
     struct ref_optimizer *optimizer;
+    struct ddp_hook *hook; /* or NULL */
     struct ddp *ddp;
 
     struct ddp_param *params; /* the model's */
@@ -118,6 +119,10 @@ DDP_MUST_USE ddp_status harness_session_open(struct harness_session *session,
                                              const struct harness_rank_wiring *wiring);
 /* Release whatever exists; posts nothing. */
 void harness_session_close(struct harness_session *session);
+
+/* hook.c: hook `number` of the plan's choices, NULL for the first. */
+DDP_MUST_USE ddp_status harness_session_open_hook(struct harness_session *session, int64_t number,
+                                                  struct ddp_hook **out);
 
 /* rate.c */
 /* What this rank's training loop goes by; a fault may alter it. */

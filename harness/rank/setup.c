@@ -221,7 +221,7 @@ static ddp_status pass_config(struct harness_session *session, struct ddp_config
     int64_t options[] = {(int64_t)config->bucket_cap_bytes, (int64_t)config->first_bucket_cap_bytes,
                          (int64_t)config->gradient_scale,   config->find_unused_parameters,
                          config->broadcast_buffers,         config->is_init_sync_skipped,
-                         (int64_t)config->build_id};
+                         (int64_t)config->build_id,         session->plan->job.hook};
 
     place.data = options;
     place.elem_count = sizeof options / sizeof options[0];
@@ -237,6 +237,8 @@ static ddp_status pass_config(struct harness_session *session, struct ddp_config
     config->broadcast_buffers = options[4] != 0;
     config->is_init_sync_skipped = options[5] != 0;
     config->build_id = (uint64_t)options[6];
+    DDP_TRY(harness_session_open_hook(session, options[7], &session->hook));
+    config->hook = session->hook;
     return DDP_OK;
 }
 
@@ -313,6 +315,7 @@ void harness_session_close(struct harness_session *session)
     if (session->ddp != NULL) {
         ddp_destroy(session->ddp);
     }
+    ddp_hook_destroy(session->hook);
     if (session->is_group) {
         ddp_group_fini(&session->group);
     }

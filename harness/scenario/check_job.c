@@ -246,6 +246,17 @@ static ddp_status check_transport(const struct harness_reader *reader,
                              HARNESS_TRANSPORT_TCP_RANKS_MAX, job->ranks);
 }
 
+static ddp_status check_hook(const struct harness_reader *reader,
+                             const struct harness_yaml_node *map, const struct harness_job *job)
+{
+    if (job->hook != HARNESS_HOOK_NONE && job->gradient_scale != HARNESS_GRADIENT_SCALE_PRE) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_gradient_scale),
+                                 reader->err, DDP_E_INVALID,
+                                 "a hook divides by itself: leave gradient_scale out");
+    }
+    return DDP_OK;
+}
+
 /* One algorithm a kind: a group has one of each. */
 static ddp_status check_post(const struct harness_job *job, size_t index,
                              enum ddp_algorithm_id of_kind[DDP_COLL_KIND_COUNT],
@@ -317,5 +328,6 @@ ddp_status harness_scenario_check_job(const struct harness_reader *reader,
     DDP_TRY(check_evaluation(reader, map, kept));
     DDP_TRY(check_transport(reader, map, kept));
     DDP_TRY(check_posts(reader, map, kept));
+    DDP_TRY(check_hook(reader, map, kept));
     return check_device(reader, map, kept);
 }
