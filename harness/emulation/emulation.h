@@ -215,9 +215,10 @@ struct harness_emulation {
     struct harness_snapshot snapshot;
 
     /* Judging. */
-    bool is_judging; /* the present step is compared with what was recorded */
-    bool is_hashed;  /* some rank recorded parameters */
-    bool is_lost;    /* a rank's model is not known, so what follows cannot be judged */
+    bool is_judging;           /* the present step is compared with what was recorded */
+    bool is_hashed;            /* some rank recorded parameters */
+    bool are_statistics_known; /* of BatchNorms over all ranks' batches, in the present step */
+    bool is_lost;              /* a rank's model is not known, so what follows cannot be judged */
     struct harness_recorded recorded;
     bool *is_grad_known;              /* [world][params.count] of the present step's values */
     bool *is_in_known, *is_out_known; /* [world][buckets.count] */

@@ -51,6 +51,17 @@ bool harness_value_is_displaced(const struct harness_paths *paths, const struct 
            (b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT);
 }
 
+/* A BatchNorm that left an exchange out went on with the statistics of the rank's own batch. */
+bool harness_value_is_of_own_batch(const struct harness_paths *paths,
+                                   const struct harness_finding *a, const struct harness_finding *b)
+{
+    const struct harness_op *planned = harness_program_at(paths->program, a->op.seq);
+
+    return planned != NULL && planned->role == DDP_ROLE_BATCH_NORM &&
+           (b->stage == HARNESS_STAGE_GRADIENT || b->stage == HARNESS_STAGE_STATISTIC) &&
+           a->step == b->step && harness_path_is_of(b, a);
+}
+
 /* A sum over a wrong schedule or tree. */
 bool harness_value_is_summed_so(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b)

@@ -13,6 +13,9 @@ extern "C" {
 /* a: an operation that was not the planned one. */
 bool harness_value_is_mixed(const struct harness_paths *paths, const struct harness_finding *a,
                             const struct harness_finding *b);
+bool harness_value_is_of_own_batch(const struct harness_paths *paths,
+                                   const struct harness_finding *a,
+                                   const struct harness_finding *b);
 /* a: a wrong schedule or tree. */
 bool harness_value_is_summed_so(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b);

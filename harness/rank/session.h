@@ -2,6 +2,7 @@
 #ifndef HARNESS_RANK_SESSION_H
 #define HARNESS_RANK_SESSION_H
 
+#include "ddpcore/ddp/batch_norm.h"
 #include "ddpcore/ddp/ddp.h"
 #include "ddpcore/ddp/group.h"
 #include "ddpcore/device/transfer.h"
@@ -58,6 +59,9 @@ struct harness_session {
     struct ref_optimizer *optimizer;
     struct ddp_hook *hook; /* or NULL */
     struct ddp *ddp;
+    bool is_batch_norm_synced; /* over all ranks' batches: */
+    struct ddp_batch_norm *batch_norm;
+    struct ref_exchange exchange; /* the model's */
 
     struct ddp_param *params; /* the model's */
     size_t param_count;
@@ -123,6 +127,8 @@ void harness_session_close(struct harness_session *session);
 /* hook.c: hook `number` of the plan's choices, NULL for the first. */
 DDP_MUST_USE ddp_status harness_session_open_hook(struct harness_session *session, int64_t number,
                                                   struct ddp_hook **out);
+/* batch_norm.c: the model's BatchNorms exchange their statistics, if the plan says so. */
+DDP_MUST_USE ddp_status harness_session_sync_batch_norm(struct harness_session *session);
 
 /* rate.c */
 /* What this rank's training loop goes by; a fault may alter it. */
