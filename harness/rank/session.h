@@ -12,12 +12,12 @@
 #include "harness/rank/probe.h"
 #include "harness/rank/rank.h"
 
-/* Writes each schedule that the rank uses into run_dir/schedules. */
+/* Writes each schedule that the rank uses into run_dir/schedules/rank<N>.txt. */
 struct harness_schedule_dump {
     struct ddp_schedule_observer observer; /* first: the observer's pointer is the dump's */
     struct ddp_env *env;
     const char *run_dir;
-    ddp_status status; /* a schedule could not be written, and its collective did not start */
+    ddp_status status; /* a schedule could not be written: neither it nor a later one was used */
 };
 
 /* Keeps tensors as files. */
@@ -165,8 +165,11 @@ DDP_MUST_USE ddp_status harness_keeper_open(struct harness_keeper *keeper, struc
                                             struct ddp_err *err);
 void harness_keeper_close(struct harness_keeper *keeper);
 
-/* file_out.c: whole file through env->files, not atomic. */
+/* file_out.c: through env->files, not atomic. A whole file, which is removed if that fails; behind
+ * what a file has, of which a part may be left there. */
 DDP_MUST_USE ddp_status harness_file_write(struct ddp_env *env, const char *path, const void *data,
                                            size_t size_bytes, struct ddp_err *err);
+DDP_MUST_USE ddp_status harness_file_append(struct ddp_env *env, const char *path, const void *data,
+                                            size_t size_bytes, struct ddp_err *err);
 
 #endif
