@@ -350,7 +350,10 @@ static ddp_status parse_step_word(struct reader *reader, char *word,
                    ? DDP_OK
                    : fail(reader, "peer is no other member", value);
     }
-    return strcmp(word, "round") == 0 ? DDP_OK : fail(reader, "unknown key of a step", word);
+    if (strcmp(word, "round") == 0) {
+        return parse_u32(reader, value, &step->round);
+    }
+    return fail(reader, "unknown key of a step", word);
 }
 
 /* What a step needs: its ranges present and equal in length. */
