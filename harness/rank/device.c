@@ -113,7 +113,7 @@ static ddp_status create_nccl(struct harness_session *session, bool is_strict,
                                               &session->nccl, session->err);
 
     if (status != DDP_OK) {
-        transport->ops->destroy(transport);
+        ddp_coll_give_up(session->env, transport, status);
         return status;
     }
     config.library = session->nccl;
@@ -134,7 +134,7 @@ static ddp_status create_mpi(struct harness_session *session, bool is_strict,
                      : ddp_mpi_library_open(path, &session->mpi, session->err);
 
     if (status != DDP_OK) {
-        transport->ops->destroy(transport);
+        ddp_coll_give_up(session->env, transport, status);
         return status;
     }
     config.library = session->mpi;
@@ -175,7 +175,7 @@ static ddp_status create_schedules(struct harness_session *session, bool is_stri
     status = ddp_coll_schedule_create(session->env, transport, session->device, &config, out,
                                       session->err);
     if (status != DDP_OK) {
-        transport->ops->destroy(transport);
+        ddp_coll_give_up(session->env, transport, status);
     }
     return status;
 }
