@@ -74,7 +74,8 @@ ddp_status harness_grammar_job_open(struct ddp_mem *mem, const struct harness_pl
     out->param_count = tables.param_count;
     out->has_buffers = tables.buffer_count > 0;
     model = (struct harness_tables){
-        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
+        tables.params, tables.param_count, tables.buffers,         tables.buffer_count, NULL,
+        NULL,          tables.batch_norms, tables.batch_norm_count};
     /* A layer is a weight and a bias, in the models whose layers are all used. */
     out->layer_count = out->has_buffers ? 1 : (uint32_t)(tables.param_count / 2);
     if (job->join.is_set) {
@@ -151,8 +152,8 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
         return HARNESS_GRAMMAR_AT_END;
     /* Not drawn: data/epoch (only where data is used more than once), buffer/updated (running
      * statistics of branchy alone), collective/schedule (where a schedule is compiled depends on
-     * what was before), checkpoint/load (in a restore run, which faults here do not have), and
-     * those of NCCL, MPI and cards. */
+     * what was before), message/recv (which comes first differs on proc), checkpoint/load (in a
+     * restore run, which faults here do not have), and those of NCCL, MPI and cards. */
     default:
         break;
     }
