@@ -374,7 +374,8 @@ static bool prepare(struct oracle_job *job)
     job->params = tables.params;
     job->param_count = tables.param_count;
     model = (struct harness_tables){
-        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
+        tables.params, tables.param_count, tables.buffers,         tables.buffer_count, NULL,
+        NULL,          tables.batch_norms, tables.batch_norm_count};
     if (harness_program_build(job->mem, &job->plan, &model, NULL, &job->program) != DDP_OK) {
         return false;
     }
