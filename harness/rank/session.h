@@ -81,7 +81,7 @@ struct harness_session {
 };
 
 /* Calls go down this list of files and never up: rank.c; setup.c, step.c; device.c, checkpoint.c;
- * session.c. */
+ * position.c, session.c. */
 
 /* session.c */
 /* Enter a phase unless the rank is in it. */
@@ -142,6 +142,14 @@ DDP_MUST_USE ddp_status harness_session_save(struct harness_session *session);
 DDP_MUST_USE ddp_status harness_session_post(struct harness_session *session, uint32_t step);
 /* Read the options' checkpoint into model and optimizer and set first_step. */
 DDP_MUST_USE ddp_status harness_session_restore(struct harness_session *session);
+
+/* position.c: where the samples go on, in a checkpoint's metadata; and from there into is_resuming
+ * and resume. */
+struct ddp_state_dict;
+DDP_MUST_USE ddp_status harness_session_put_position(const struct harness_session *session,
+                                                     struct ddp_state_dict *dict);
+DDP_MUST_USE ddp_status harness_session_take_position(struct harness_session *session,
+                                                      const struct ddp_state_dict *file);
 
 /* schedule_dump.c */
 void harness_schedule_dump_init(struct harness_schedule_dump *dump, struct ddp_env *env,
