@@ -221,7 +221,8 @@ static ddp_status pass_config(struct harness_session *session, struct ddp_config
     int64_t options[] = {(int64_t)config->bucket_cap_bytes, (int64_t)config->first_bucket_cap_bytes,
                          (int64_t)config->gradient_scale,   config->find_unused_parameters,
                          config->broadcast_buffers,         config->is_init_sync_skipped,
-                         (int64_t)config->build_id};
+                         (int64_t)config->build_id,         session->plan->job.hook,
+                         session->plan->job.sync_batchnorm};
 
     place.data = options;
     place.elem_count = sizeof options / sizeof options[0];
@@ -237,6 +238,9 @@ static ddp_status pass_config(struct harness_session *session, struct ddp_config
     config->broadcast_buffers = options[4] != 0;
     config->is_init_sync_skipped = options[5] != 0;
     config->build_id = (uint64_t)options[6];
+    DDP_TRY(harness_session_open_hook(session, options[7], &session->hook));
+    config->hook = session->hook;
+    session->is_batch_norm_synced = options[8] != 0;
     return DDP_OK;
 }
 
@@ -259,8 +263,9 @@ static ddp_status wrap_model(struct harness_session *session)
 
     model.buffers = ref_model_buffers(session->model, &model.buffer_count);
     DDP_TRY(pass_config(session, &config));
-    return ddp_create(&session->group, session->device, &model, &config, &session->ddp,
-                      session->err);
+    DDP_TRY(
+        ddp_create(&session->group, session->device, &model, &config, &session->ddp, session->err));
+    return harness_session_sync_batch_norm(session);
 }
 
 ddp_status harness_session_open(struct harness_session *session,
@@ -310,9 +315,11 @@ void harness_session_close(struct harness_session *session)
     ddp_mem_free(mem, session->features);
     ddp_mem_free(mem, session->is_used);
     ddp_mem_free(mem, session->param_salt);
+    ddp_batch_norm_destroy(session->batch_norm);
     if (session->ddp != NULL) {
         ddp_destroy(session->ddp);
     }
+    ddp_hook_destroy(session->hook);
     if (session->is_group) {
         ddp_group_fini(&session->group);
     }
