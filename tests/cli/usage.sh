@@ -195,7 +195,7 @@ says '4 devices of one process, 20 steps' train "$mlp" --parallel dp
 says 'KiB of tensors' train "$mlp" --parallel dp
 says '1 device, the batches of 4 ranks, 20 steps' train "$mlp" --parallel single
 says '273448 bytes: fc2.bias fc2.weight fc1.bias fc1.weight' train "$mlp" --show-buckets --driver sim
-says 'of perfect  not needed by 1 rank' train "$mlp" --driver sim --scaling 1,2
+says 'of perfect  in all-reduce  only waiting  not needed by 1 rank' train "$mlp" --driver sim --scaling 1,2
 refused 'is ddp, dp or single' train "$mlp" --parallel pipeline
 refused 'draws what --scaling measures' train "$mlp" --svg picture.svg
 refused 'not a number from 1 to' train "$mlp" --scaling 1,two
