@@ -116,6 +116,7 @@ static ddp_status run_passes(struct harness_emulation *e, struct harness_trainer
     ddp_status status;
 
     DDP_TRY(harness_trainer_load(e, trainer, rank, owner));
+    ref_trainer_set_scale(trainer->trainer, e->scale[rank]);
     ref_trainer_watch(trainer->trainer, is_handing_out ? before_pass : NULL, &passes);
     if (harness_emulation_took(e, rank, step) == HARNESS_TOOK_OTHER) {
         status = other_gradient(e, trainer, rank, step);
