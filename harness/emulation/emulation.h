@@ -211,6 +211,7 @@ struct harness_emulation {
     uint32_t parting;  /* counts the stages after which ranks part */
     struct harness_step_values now;
     uint32_t start_step, end_step;
+    bool *graph; /* [world][params.count] who had gradients in the run's first step */
     struct harness_expected expected;
     struct harness_snapshot snapshot;
 
