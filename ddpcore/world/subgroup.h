@@ -32,15 +32,20 @@ DDP_MUST_USE ddp_status ddp_subgroup_open(struct ddp_world *world, const char *n
                                           const uint32_t *ranks, uint32_t rank_count,
                                           struct ddp_group *out, struct ddp_err *err);
 
-/* Which members of a failed group go on. lost: the group, whose members are these ranks (rising).
- * All that live call with the same name, which serves once. Returns once each rank has come or is
- * known to be dead; settle_ns after the first came, those that did neither are left out, too.
- * out_ranks: uint32[rank_count], rising. Errors: E_STATE (lost has not failed), E_MEMBER (the
- * others have left this rank out: it came too late), E_TIMEOUT (whoever decides died meanwhile),
- * those of the store: whose rank 0 hosts it cannot lose rank 0. */
-DDP_MUST_USE ddp_status ddp_world_survivors(struct ddp_world *world, const struct ddp_group *lost,
-                                            const uint32_t *ranks, uint32_t rank_count,
-                                            const char *name, uint64_t settle_ns,
+/* What was lost. */
+struct ddp_loss {
+    const struct ddp_group *group; /* that has failed */
+    const uint32_t *ranks;         /* its members, rising */
+    uint32_t rank_count;
+    const char *name;   /* of this loss, the same on all that live; serves once */
+    uint64_t settle_ns; /* how long ranks may take to come that are not known to be dead */
+};
+/* Which members go on: all that live call, and get the same list. Returns once each rank has come
+ * or is known to be dead; those that did neither until settle_ns after the first one came are left
+ * out, too. out_ranks: uint32[loss->rank_count], rising. Errors: E_STATE (the group has not
+ * failed), E_MEMBER (the others have left this rank out: it came too late), E_TIMEOUT (whoever
+ * decides died meanwhile), those of the store: whose rank 0 hosts it cannot lose rank 0. */
+DDP_MUST_USE ddp_status ddp_world_survivors(struct ddp_world *world, const struct ddp_loss *loss,
                                             uint32_t *out_ranks, uint32_t *out_count,
                                             struct ddp_err *err);
 

@@ -41,10 +41,7 @@ static ddp_status add(struct ddp_world *world, struct addition *addition, uint64
 /* Waiting for all who may still come. One counter after the other is read. */
 struct gathering {
     struct addition looking;
-    const struct ddp_group *lost;
-    const char *name;
-    const uint32_t *ranks;
-    uint32_t rank_count;
+    const struct ddp_loss *loss;
     uint32_t next;   /* whose counter is read */
     bool *has_come;  /* [rank_count] */
     bool is_missing; /* somebody, in this round */
@@ -52,18 +49,18 @@ struct gathering {
 
 static void name_counter(struct gathering *gathering)
 {
-    (void)snprintf(gathering->looking.key, KEY_BYTES, "loss/%s/came/%" PRIu32, gathering->name,
-                   gathering->ranks[gathering->next]);
+    (void)snprintf(gathering->looking.key, KEY_BYTES, "loss/%s/came/%" PRIu32,
+                   gathering->loss->name, gathering->loss->ranks[gathering->next]);
 }
 
 /* OK once nobody is missing; PENDING after each round, so that the wait passes some time. */
 static ddp_status gathering_poll(void *self)
 {
     struct gathering *gathering = self;
-    struct ddp_coll *coll = gathering->lost->coll;
+    struct ddp_coll *coll = gathering->loss->group->coll;
 
-    while (gathering->next < gathering->rank_count) {
-        const uint32_t rank = gathering->ranks[gathering->next];
+    while (gathering->next < gathering->loss->rank_count) {
+        const uint32_t rank = gathering->loss->ranks[gathering->next];
         ddp_status status = DDP_OK;
 
         if (!gathering->has_come[gathering->next]) {
@@ -90,15 +87,15 @@ static ddp_status gathering_poll(void *self)
 
 /* out_ranks: those that have come. */
 static ddp_status decide(struct ddp_world *world, struct gathering *gathering,
-                         const char *members_key, uint64_t settle_ns, uint64_t deadline_ns,
-                         uint32_t *out_ranks, uint32_t *out_count)
+                         const char *members_key, uint64_t deadline_ns, uint32_t *out_ranks,
+                         uint32_t *out_count)
 {
     const struct ddp_pollable pollable = {gathering_poll, NULL, gathering};
     ddp_status status;
 
     status = ddp_wait(world->env.idle, world->env.clock, &pollable,
-                      ddp_clock_deadline_ns(world->env.clock, settle_ns));
-    if (status == DDP_E_TIMEOUT && gathering->next < gathering->rank_count &&
+                      ddp_clock_deadline_ns(world->env.clock, gathering->loss->settle_ns));
+    if (status == DDP_E_TIMEOUT && gathering->next < gathering->loss->rank_count &&
         !gathering->has_come[gathering->next]) {
         /* A call to the store may be open, which takes no other before. */
         status = add(world, &gathering->looking, deadline_ns);
@@ -107,9 +104,9 @@ static ddp_status decide(struct ddp_world *world, struct gathering *gathering,
         return status;
     }
     *out_count = 0;
-    for (uint32_t i = 0; i < gathering->rank_count; i++) {
+    for (uint32_t i = 0; i < gathering->loss->rank_count; i++) {
         if (gathering->has_come[i]) {
-            out_ranks[(*out_count)++] = gathering->ranks[i];
+            out_ranks[(*out_count)++] = gathering->loss->ranks[i];
         }
     }
     return ddp_store_set(&world->env, world->store, members_key, out_ranks,
@@ -132,23 +129,23 @@ static ddp_status adopt(struct ddp_world *world, const char *members_key, uint32
     return DDP_OK;
 }
 
-static ddp_status agree(struct ddp_world *world, struct gathering *gathering, uint64_t settle_ns,
-                        uint32_t *out_ranks, uint32_t *out_count)
+static ddp_status agree(struct ddp_world *world, struct gathering *gathering, uint32_t *out_ranks,
+                        uint32_t *out_count)
 {
     const uint64_t deadline_ns =
-        ddp_clock_deadline_ns(world->env.clock, settle_ns + world->timeout_ns);
+        ddp_clock_deadline_ns(world->env.clock, gathering->loss->settle_ns + world->timeout_ns);
     struct addition own = {.store = world->store, .amount = 1};
     char members_key[KEY_BYTES];
 
-    (void)snprintf(own.key, KEY_BYTES, "loss/%s/came/%" PRIu32, gathering->name, world->where.rank);
+    (void)snprintf(own.key, KEY_BYTES, "loss/%s/came/%" PRIu32, gathering->loss->name,
+                   world->where.rank);
     DDP_TRY(add(world, &own, deadline_ns));
-    (void)snprintf(own.key, KEY_BYTES, "loss/%s/decider", gathering->name);
+    (void)snprintf(own.key, KEY_BYTES, "loss/%s/decider", gathering->loss->name);
     DDP_TRY(add(world, &own, deadline_ns));
-    (void)snprintf(members_key, KEY_BYTES, "loss/%s/members", gathering->name);
-    return own.sum == 1
-               ? decide(world, gathering, members_key, settle_ns, deadline_ns, out_ranks, out_count)
-               : adopt(world, members_key, gathering->rank_count, deadline_ns, out_ranks,
-                       out_count);
+    (void)snprintf(members_key, KEY_BYTES, "loss/%s/members", gathering->loss->name);
+    return own.sum == 1 ? decide(world, gathering, members_key, deadline_ns, out_ranks, out_count)
+                        : adopt(world, members_key, gathering->loss->rank_count, deadline_ns,
+                                out_ranks, out_count);
 }
 
 static bool is_in(const uint32_t *ranks, uint32_t count, uint32_t rank)
@@ -161,40 +158,34 @@ static bool is_in(const uint32_t *ranks, uint32_t count, uint32_t rank)
     return false;
 }
 
-ddp_status ddp_world_survivors(struct ddp_world *world, const struct ddp_group *lost,
-                               const uint32_t *ranks, uint32_t rank_count, const char *name,
-                               uint64_t settle_ns, uint32_t *out_ranks, uint32_t *out_count,
-                               struct ddp_err *err)
+ddp_status ddp_world_survivors(struct ddp_world *world, const struct ddp_loss *loss,
+                               uint32_t *out_ranks, uint32_t *out_count, struct ddp_err *err)
 {
-    struct gathering gathering = {.looking = {.store = world->store},
-                                  .lost = lost,
-                                  .name = name,
-                                  .ranks = ranks,
-                                  .rank_count = rank_count};
+    struct gathering gathering = {.looking = {.store = world->store}, .loss = loss};
     ddp_status status;
 
-    if (lost->failure.status == DDP_OK) {
+    if (loss->group->failure.status == DDP_OK) {
         return ddp_err_set(err, DDP_E_STATE, "the group has not failed: nobody is lost");
     }
-    if (rank_count > RANKS_MAX || strlen(name) > KEY_BYTES / 2 ||
-        !is_in(ranks, rank_count, world->where.rank)) {
+    if (loss->rank_count > RANKS_MAX || strlen(loss->name) > KEY_BYTES / 2 ||
+        !is_in(loss->ranks, loss->rank_count, world->where.rank)) {
         return ddp_err_set(err, DDP_E_INVALID,
                            "the members of the lost group: at most %d, this rank among them; and a "
                            "name of at most %d characters",
-                           RANKS_MAX, KEY_BYTES / 2);
+                           (int)RANKS_MAX, KEY_BYTES / 2);
     }
-    gathering.has_come = ddp_mem_array(world->env.mem, rank_count, sizeof(bool));
+    gathering.has_come = ddp_mem_array(world->env.mem, loss->rank_count, sizeof(bool));
     if (gathering.has_come == NULL) {
         return DDP_E_NOMEM;
     }
-    status = agree(world, &gathering, settle_ns, out_ranks, out_count);
+    status = agree(world, &gathering, out_ranks, out_count);
     ddp_mem_free(world->env.mem, gathering.has_come);
     if (status == DDP_OK && !is_in(out_ranks, *out_count, world->where.rank)) {
         status = DDP_E_MEMBER;
     }
     return status == DDP_OK
                ? DDP_OK
-               : ddp_err_set(err, status, "who goes on after %s: %s", name,
+               : ddp_err_set(err, status, "who goes on after %s: %s", loss->name,
                              status == DDP_E_MEMBER
                                  ? "this rank came too late, the others have left it out"
                                  : ddp_store_error_text(world->store, status));

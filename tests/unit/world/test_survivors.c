@@ -276,6 +276,7 @@ static int train(struct ddp_world *world, const struct plan *plan)
 {
     uint32_t ranks[RANKS_MAX], rank_count = plan->world_size;
     uint32_t all[RANKS_MAX], alive_count = 0;
+    const struct ddp_loss loss = {&world->group, all, plan->world_size, "first", 10 * DDP_NS_PER_S};
     struct trainer trainer = {.world = world, .group = &world->group};
     uint32_t first = 0;
     struct ddp_group rest;
@@ -296,8 +297,7 @@ static int train(struct ddp_world *world, const struct plan *plan)
         trainer.data[p][0] = (float)world->where.rank;
     }
     HOLDS(wrap(&trainer) == DDP_OK);
-    HOLDS(ddp_world_survivors(world, &world->group, all, rank_count, "none", DDP_NS_PER_S, ranks,
-                              &rank_count, &err) == DDP_E_STATE);
+    HOLDS(ddp_world_survivors(world, &loss, ranks, &rank_count, &err) == DDP_E_STATE);
     for (uint32_t step = 0; step < STEPS; step++) {
         const ddp_status status = train_step(&trainer, plan, step);
 
@@ -312,8 +312,7 @@ static int train(struct ddp_world *world, const struct plan *plan)
         HOLDS(!is_shrunk && status == DDP_E_PEER_DIED && step + 1 >= LOST_STEP);
         is_shrunk = true;
         ddp_destroy(trainer.ddp);
-        HOLDS(ddp_world_survivors(world, &world->group, all, plan->world_size, "first",
-                                  10 * DDP_NS_PER_S, ranks, &rank_count, &err) == DDP_OK);
+        HOLDS(ddp_world_survivors(world, &loss, ranks, &rank_count, &err) == DDP_OK);
         HOLDS(rank_count == alive_count);
         for (uint32_t i = 0; i < rank_count; i++) {
             HOLDS((plan->dying >> ranks[i] & 1) == 0);
