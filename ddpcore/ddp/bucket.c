@@ -22,6 +22,7 @@ void ddp_config_fill(struct ddp_config *config)
     if (config->bucket_cap_bytes == 0) {
         config->bucket_cap_bytes = DDP_BUCKET_CAP_BYTES_DEFAULT;
     }
+    config->find_unused_parameters = config->find_unused_parameters && !config->is_static_graph;
 }
 
 /* A bucket that is being filled, one for each type. */

@@ -1,7 +1,7 @@
 /* Inside of struct ddp, for the files of this folder only. Calls go down this list of files and
- * never up: ddp.c, average.c, batch_norm.c, clip.c, drift.c, logging.c, scaler.c; join.c, verify_strict.c,
- * verify_pytorch.c; rebuild.c; sync.c, reducer.c, verify_gather.c; hook.c; view.c, buckets.c;
- * core.c. */
+ * never up: ddp.c, average.c, batch_norm.c, clip.c, drift.c, logging.c, scaler.c; join.c,
+ * verify_strict.c, verify_pytorch.c; rebuild.c; sync.c, reducer.c, verify_gather.c; hook.c; view.c,
+ * graph.c; buckets.c; core.c. */
 #ifndef DDPCORE_DDP_CORE_H
 #define DDPCORE_DDP_CORE_H
 
@@ -41,6 +41,11 @@ struct ddp {
     size_t ready_order_count;
     bool is_rebuild_due; /* the pass has ended: the next forward pass rebuilds */
     bool is_rebuilt;
+
+    /* The static graph (graph.c). */
+    bool is_graph_noted;
+    uint32_t *ready_times; /* [param_count] how often each was ready in this pass */
+    uint32_t *noted_times; /* [param_count] in the pass that noted them */
 
     /* Gradients in the buckets (view.c). */
     void **own_grads; /* [param_count] where they lay before; NULL: they are not in the buckets */
@@ -120,6 +125,18 @@ void ddp_hook_close(struct ddp *ddp);
 /* The hook prepares a round of a bucket; then its fault point. */
 DDP_MUST_USE ddp_status ddp_hook_round(struct ddp *ddp, size_t bucket, uint32_t round,
                                        struct ddp_coll_args *out, bool *out_is_over);
+
+/* graph.c: the static graph. Whether this pass notes it; whether this pass goes by it. */
+bool ddp_graph_is_noting(const struct ddp *ddp);
+bool ddp_graph_is_known(const struct ddp *ddp);
+/* Whether passes leave parameters out, so that a used map says which gradients count. */
+bool ddp_graph_has_map(const struct ddp *ddp);
+DDP_MUST_USE ddp_status ddp_graph_open(struct ddp *ddp);
+void ddp_graph_close(struct ddp *ddp);
+void ddp_graph_begin(struct ddp *ddp); /* a backward pass begins */
+/* A gradient is ready; false: it will be again, or counts at the end of the pass. */
+bool ddp_graph_count(struct ddp *ddp, size_t param);
+void ddp_graph_end(struct ddp *ddp); /* what was counted is noted */
 
 /* view.c. Where a parameter lies in its bucket; whether its gradient is there. */
 void *ddp_view_of(const struct ddp *ddp, size_t param);

@@ -29,6 +29,7 @@ static ddp_status create_storage(struct ddp *ddp)
     DDP_ASSERT(ddp->layout.bucket_count <= ddp->param_count);
     DDP_TRY(ddp_buckets_open(ddp));
     DDP_TRY(ddp_rebuild_open(ddp));
+    DDP_TRY(ddp_graph_open(ddp));
     ddp->local_used = ddp_mem_array(mem, ddp->param_count, sizeof(bool));
     ddp->is_expected = ddp_mem_array(mem, ddp->param_count, sizeof(bool));
     ddp->is_ready = ddp_mem_array(mem, ddp->param_count, sizeof(bool));
@@ -274,6 +275,7 @@ void ddp_destroy(struct ddp *ddp)
     ddp_block_free(ddp, &ddp->control);
     ddp_block_free(ddp, &ddp->used_block);
     ddp_transfer_fini(&ddp->transfer);
+    ddp_graph_close(ddp);
     ddp_mem_free(mem, ddp->ready_order);
     ddp_mem_free(mem, ddp->local_used);
     ddp_mem_free(mem, ddp->is_expected);

@@ -49,6 +49,13 @@ struct ddp_config {
     enum ddp_bucket_order bucket_order;
     enum ddp_gradient_scale gradient_scale;
     bool find_unused_parameters;
+    /* Every synchronised pass gives the same parameters gradients, each as often ready as in the
+     * first one, which notes it: nothing is reduced before its end, then the used map, then the
+     * buckets. Later passes need no map, and is_used of ddp_backward_begin is never read; a
+     * parameter may be reported ready as often as it was noted, and counts from the last time on.
+     * Another graph: E_READY_TWICE (used more often, or newly), E_UNUSED_PARAMETER (less often, or
+     * no more). find_unused_parameters is ignored then. Not with join: E_UNSUPPORTED. */
+    bool is_static_graph;
     bool broadcast_buffers; /* from rank 0 at the start of every forward pass */
     /* Gradients lie in the buckets: param->grad of every parameter points there until ddp_destroy,
      * also behind a backward pass for which the caller had pointed it elsewhere. After an error the

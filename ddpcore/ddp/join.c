@@ -125,6 +125,9 @@ ddp_status ddp_join_begin(struct ddp *ddp, const struct ddp_join_config *config)
     if (ddp->is_joining || ddp->pass != DDP_PASS_IDLE) {
         return ddp_core_fail_state(ddp);
     }
+    if (ddp->config.is_static_graph) {
+        return ddp_core_fail(ddp, DDP_E_UNSUPPORTED, 0);
+    }
     ddp->is_joining = true;
     ddp->join = *config;
     return DDP_OK;

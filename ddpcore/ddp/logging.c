@@ -58,9 +58,10 @@ void ddp_logging_data(const struct ddp *ddp, struct ddp_text *out)
     add_dtypes(ddp, out);
     ddp_text_add(out,
                  ",\"bucket_cap_bytes\":%zu,\"broadcast_buffers\":%d,\"find_unused_parameters\":%d,"
-                 "\"join_uneven_inputs\":%d,\"has_error\":%d,\"error\":\"",
+                 "\"static_graph\":%d,\"join_uneven_inputs\":%d,\"has_error\":%d,\"error\":\"",
                  ddp->config.bucket_cap_bytes, ddp->config.broadcast_buffers,
-                 ddp->config.find_unused_parameters, ddp->is_joining, has_error);
+                 ddp->config.find_unused_parameters, ddp->config.is_static_graph, ddp->is_joining,
+                 has_error);
     if (has_error) { /* a status and its meaning: nothing to escape */
         ddp_text_add(out, "%s: %s", ddp_status_name(group->failure.status),
                      ddp_status_text(group->failure.status));

@@ -102,7 +102,7 @@ ddp_status ddp_reducer_post_used_map(struct ddp *ddp)
         .elem_count = ddp->param_count,
     };
 
-    DDP_ASSERT(ddp->config.find_unused_parameters);
+    DDP_ASSERT(ddp_graph_has_map(ddp));
     return repost(ddp, &ddp->used_work, &args);
 }
 
@@ -242,7 +242,9 @@ static ddp_status mark_ready(struct ddp *ddp, size_t param)
  * gradient is ready. */
 static ddp_status mark_unexpected(struct ddp *ddp)
 {
-    if (!ddp->config.find_unused_parameters || ddp->is_any_ready) {
+    const bool is_due = ddp->config.find_unused_parameters || ddp_graph_is_known(ddp);
+
+    if (!is_due || ddp->is_any_ready) {
         return DDP_OK;
     }
     for (size_t place = 0; place < ddp->param_count; place++) {
@@ -281,6 +283,7 @@ ddp_status ddp_backward_begin(struct ddp *ddp, const bool *is_used)
         ddp->is_ready[i] = false;
         ddp->is_expected[i] = is_used == NULL || is_used[i];
     }
+    ddp_graph_begin(ddp);
     for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
         ddp->layout.buckets[i].pending_count = ddp->layout.buckets[i].param_count;
     }
@@ -344,12 +347,34 @@ ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index)
         ddp->group->env->idle->ops->progress(ddp->group->env->idle);
         return DDP_OK;
     }
+    if (!ddp_graph_count(ddp, param_index)) {
+        return drive(ddp);
+    }
     DDP_TRY(mark_ready(ddp, param_index));
     if (ddp->is_ready[param_index]) {
         ddp_rebuild_note(ddp, param_index);
     }
     DDP_TRY(launch_ready(ddp));
     return drive(ddp);
+}
+
+/* The end of the pass that notes the graph: now everything is reduced. What was not used is told to
+ * all before. */
+static ddp_status reduce_noted(struct ddp *ddp)
+{
+    if (!ddp_graph_is_noting(ddp)) {
+        return DDP_OK;
+    }
+    DDP_TRY(launch_used_map(ddp));
+    for (size_t i = 0; i < ddp->param_count; i++) {
+        if (ddp->ready_times[i] == 0) {
+            DDP_TRY(ddp_view_save(ddp, i));
+            ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_PARAM_UNUSED, i, 0, 0, 0, 0);
+            ddp_rebuild_note(ddp, i);
+        }
+        DDP_TRY(mark_ready(ddp, i));
+    }
+    return DDP_OK;
 }
 
 /* A parameter never became ready. */
@@ -373,7 +398,7 @@ static ddp_status copy_back(struct ddp *ddp, size_t param)
     const size_t size_bytes = ddp_param_size_bytes(target);
     const void *slice = ddp_view_of(ddp, param);
 
-    if (!ddp->config.find_unused_parameters || ddp->used_map[param] != 0) {
+    if (!ddp_graph_has_map(ddp) || ddp->used_map[param] != 0) {
         target->is_grad_defined = true;
         if (size_bytes > 0 && ddp->config.gradient_scale == DDP_GRADIENT_SCALE_POST &&
             ddp->config.hook == NULL) {
@@ -405,7 +430,7 @@ static ddp_status unflatten(struct ddp *ddp)
 {
     /* No average is written before every bucket has one. */
     DDP_ASSERT(ddp->next_bucket == ddp->layout.bucket_count);
-    if (ddp->config.find_unused_parameters) {
+    if (ddp_graph_has_map(ddp)) {
         ddp_reducer_touch_used_map(ddp, false);
     }
     for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
@@ -440,6 +465,7 @@ ddp_status ddp_backward_end(struct ddp *ddp)
         return DDP_OK;
     }
     DDP_TRY(mark_unexpected(ddp));
+    DDP_TRY(reduce_noted(ddp));
     DDP_TRY(launch_ready(ddp));
     for (size_t i = 0; i < ddp->param_count; i++) {
         if (!ddp->is_ready[i]) {
@@ -449,7 +475,7 @@ ddp_status ddp_backward_end(struct ddp *ddp)
     for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
         DDP_TRY(ddp_group_wait(ddp->group, &ddp->layout.buckets[i].work));
     }
-    if (ddp->config.find_unused_parameters && ddp->param_count > 0) {
+    if ((ddp->config.find_unused_parameters || ddp_graph_is_noting(ddp)) && ddp->param_count > 0) {
         DDP_TRY(ddp_group_wait(ddp->group, &ddp->used_work));
     }
     DDP_TRY(ddp_reducer_end_rounds(ddp));
@@ -458,5 +484,8 @@ ddp_status ddp_backward_end(struct ddp *ddp)
         ddp->local_used[i] = false;
     }
     ddp_rebuild_end(ddp);
+    if (ddp_graph_is_noting(ddp)) {
+        ddp_graph_end(ddp);
+    }
     return DDP_OK;
 }

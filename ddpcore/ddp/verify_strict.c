@@ -20,7 +20,7 @@ struct fingerprint {
     uint64_t buffer_count;
 };
 
-enum { OPTION_COUNT = 11 };
+enum { OPTION_COUNT = 12 };
 
 struct option {
     const char *name;
@@ -40,6 +40,7 @@ static void list_options(const struct ddp *ddp, struct option out[OPTION_COUNT])
         {.name = "bucket_order", .value = config->bucket_order},
         {.name = "gradient_scale", .value = config->gradient_scale},
         {.name = "find_unused_parameters", .value = config->find_unused_parameters},
+        {.name = "is_static_graph", .value = config->is_static_graph},
         {.name = "broadcast_buffers", .value = config->broadcast_buffers},
         {.name = "is_init_sync_skipped", .value = config->is_init_sync_skipped},
         {.name = "gradient_as_bucket_view", .value = config->gradient_as_bucket_view},

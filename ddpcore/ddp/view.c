@@ -27,7 +27,7 @@ static ddp_status open_saved(struct ddp *ddp)
 {
     size_t total_bytes = 0;
 
-    if (!ddp->config.find_unused_parameters) {
+    if (!ddp_graph_has_map(ddp)) {
         return DDP_OK;
     }
     ddp->is_saved = ddp_mem_array(ddp->group->env->mem, ddp->param_count, sizeof(bool));

@@ -40,6 +40,21 @@ static ddp_status run_pass(const struct harness_cell *cell, struct ref_trainer *
     return ref_model_backward(model, 1.0f, &observer);
 }
 
+/* A static graph's unused parameters come behind those that were ready. */
+static void add_unused(struct order *order)
+{
+    for (size_t p = 0; p < order->param_count && order->count < order->param_count; p++) {
+        bool is_there = false;
+
+        for (size_t i = 0; i < order->count; i++) {
+            is_there = is_there || order->params[i] == (uint32_t)p;
+        }
+        if (!is_there) {
+            order->params[order->count++] = (uint32_t)p;
+        }
+    }
+}
+
 ddp_status harness_stage_ready_order(struct harness_cell *cell, struct ddp_err *err)
 {
     struct order order = {.param_count = cell->param_count};
@@ -64,6 +79,9 @@ ddp_status harness_stage_ready_order(struct harness_cell *cell, struct ddp_err *
     }
     if (device != NULL) {
         device->ops->destroy(device);
+    }
+    if (status == DDP_OK && cell->plan.job.static_graph) {
+        add_unused(&order);
     }
     /* Under join a rank without a batch takes its parameters forwards; and where some get no
      * gradient, nothing is rebuilt, since the pass fails. */

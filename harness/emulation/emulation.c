@@ -43,6 +43,7 @@ static ddp_status allocate_values(struct harness_emulation *e)
 
     now->grad = harness_emulation_alloc(e, e->world, e->params.size_bytes);
     now->has_grad = harness_emulation_alloc(e, e->world * e->params.count, sizeof(bool));
+    e->graph = harness_emulation_alloc(e, e->world * e->params.count, sizeof(bool));
     now->is_used = harness_emulation_alloc(e, e->params.count, sizeof(bool));
     now->used_map = harness_emulation_alloc(e, e->params.count, sizeof(*now->used_map));
     now->bucket_in = harness_emulation_alloc(e, e->world, bucket_bytes);

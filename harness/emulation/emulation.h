@@ -222,6 +222,7 @@ struct harness_emulation {
     uint64_t *scale_steps;
     bool *is_found;
     uint32_t start_step, end_step;
+    bool *graph; /* [world][params.count] who had gradients in the run's first step */
     struct harness_expected expected;
     struct harness_snapshot snapshot;
 

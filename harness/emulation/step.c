@@ -18,6 +18,12 @@ static uint32_t count_active(const struct harness_emulation *e, uint32_t step)
     return active;
 }
 
+/* Whether a run notes its graph in this step (job.static_graph): its first one. */
+static bool is_noting(const struct harness_emulation *e, uint32_t step)
+{
+    return step == e->start_step || step == 0;
+}
+
 /* The used map: each active rank counts where it has a gradient. In strict semantics an ended rank
  * sends zeros. In PyTorch it sends its map as the last reduction left it, so that a parameter that
  * no rank uses any more still looks used, and the optimizer updates it with a gradient of zero. A
@@ -26,6 +32,10 @@ static void find_used(struct harness_emulation *e, uint32_t step)
 {
     bool is_stale =
         e->input->plan->job.semantics == HARNESS_SEMANTICS_PYTORCH && step != e->start_step;
+
+    if (e->input->plan->job.static_graph && !is_noting(e, step)) {
+        return; /* it is that of the first step */
+    }
 
     for (size_t p = 0; p < e->params.count; p++) {
         uint32_t count = 0;
@@ -43,12 +53,16 @@ static void find_used(struct harness_emulation *e, uint32_t step)
 }
 
 /* Whether DDP can go through this step at all. */
-static bool is_reducible(const struct harness_emulation *e, uint32_t active)
+static bool is_reducible(const struct harness_emulation *e, uint32_t step, uint32_t active)
 {
     const struct harness_job *job = &e->input->plan->job;
 
     if (active == 0 || (active < e->world && !job->join.is_set)) {
         return false;
+    }
+    if (job->static_graph) {
+        return is_noting(e, step) ||
+               memcmp(e->graph, e->now.has_grad, e->world * e->params.count) == 0;
     }
     for (uint32_t r = 0; r < e->world && !job->find_unused_parameters; r++) {
         for (size_t p = 0; p < e->params.count; p++) {
@@ -135,9 +149,12 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
     DDP_TRY(status);
     DDP_TRY(harness_rebase_gradients(e, step));
     find_used(e, step);
+    if (is_noting(e, step)) {
+        memcpy(e->graph, e->now.has_grad, e->world * e->params.count);
+    }
     DDP_TRY(harness_emulation_fill_buckets(e));
     *out_predicted = HARNESS_PREDICTED_GRADIENT;
-    if (!is_reducible(e, active)) {
+    if (!is_reducible(e, step, active)) {
         return DDP_OK;
     }
     *out_predicted = HARNESS_PREDICTED_INPUT;

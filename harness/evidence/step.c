@@ -74,9 +74,11 @@ static struct amount each_gradient(const struct place *place, size_t subject)
 /* And those that it gives none, where DDP looks for them. */
 static struct amount each_unused(const struct place *place, size_t subject)
 {
-    bool is_due = place->e->input->plan->job.find_unused_parameters && micro_count(place) == 1;
+    const struct harness_job *job = &place->e->input->plan->job;
+    bool is_sought = job->find_unused_parameters || job->static_graph;
+    bool is_due = is_sought && micro_count(place) == 1;
 
-    if (!place->e->input->plan->job.find_unused_parameters) {
+    if (!is_sought) {
         return (struct amount){0, 0};
     }
     return (struct amount){is_due && !has_gradient(place, subject) ? 1 : 0,

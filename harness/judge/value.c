@@ -146,15 +146,18 @@ bool harness_value_is_received(const struct harness_paths *paths, const struct h
 }
 
 /* What the map says was used by nobody is not copied back and not updated, and the other way round.
- * The map's finding has the parameters that its ranks alone decide. */
+ * The map's finding has the parameters that its ranks alone decide. A static graph's map is the one
+ * of all later steps, too. */
 bool harness_value_is_copied_so(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b)
 {
+    const struct harness_job *job = &paths->plan->job;
     bool is_decided = false;
 
-    DDP_ASSERT(paths->plan->job.find_unused_parameters || a->op.role != DDP_ROLE_USED_MAP);
+    DDP_ASSERT(job->find_unused_parameters || job->static_graph || a->op.role != DDP_ROLE_USED_MAP);
     if (a->oracle != HARNESS_ORACLE_REDUCTION || !a->op.is_set || a->op.role != DDP_ROLE_USED_MAP ||
-        b->stage < HARNESS_STAGE_FINAL || a->step != b->step) {
+        b->stage < HARNESS_STAGE_FINAL ||
+        (job->static_graph ? a->step > b->step : a->step != b->step)) {
         return false;
     }
     for (uint32_t i = 0; i < b->params.count; i++) {

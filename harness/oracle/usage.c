@@ -157,6 +157,28 @@ static void blame_unused(const struct harness_emulation *e, struct harness_findi
     }
 }
 
+/* Under a static graph a parameter that was unused at first is ready too often: on every rank that
+ * uses it now, not only on the one that was the first to say so. */
+static void blame_changed(const struct harness_emulation *e, struct harness_finding *finding)
+{
+    const uint32_t k = (uint32_t)finding->step - e->start_step;
+
+    if (!e->input->plan->job.static_graph || k >= e->end_step - e->start_step ||
+        e->expected.predicted[k] < HARNESS_PREDICTED_GRADIENT) {
+        return;
+    }
+    for (uint32_t r = 0; r < e->world; r++) {
+        for (uint32_t i = 0; i < finding->params.count; i++) {
+            const size_t p = harness_list_at(&finding->params, i);
+
+            if (p < e->params.count && !e->graph[r * e->params.count + p] &&
+                e->expected.has_grad[((size_t)k * e->world + r) * e->params.count + p]) {
+                harness_rank_set_add(&finding->culprits, r);
+            }
+        }
+    }
+}
+
 static void describe_unused(const struct harness_emulation *e, struct harness_finding *finding)
 {
     uint32_t confirmed_count = 0;
@@ -378,6 +400,9 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     if (status == DDP_E_UNUSED_PARAMETER) {
         blame_unused(e, &finding);
         describe_unused(e, &finding);
+    }
+    if (status == DDP_E_READY_TWICE) {
+        blame_changed(e, &finding);
     }
     if (status == DDP_E_CORRUPT) {
         DDP_TRY(refine_damage(e, &finding, err));

@@ -388,7 +388,8 @@ ddp_status harness_program_build(struct ddp_mem *mem, const struct harness_plan 
                                  const struct harness_tables *model, const uint64_t *batch_count,
                                  struct harness_program *out)
 {
-    struct harness_emitter emitter = {out, &plan->job, model, batch_count, -1, 0, true, false};
+    struct harness_emitter emitter = {out, &plan->job, model, batch_count, -1,
+                                      0,   true,       false, false};
     ddp_status status;
 
     memset(out, 0, sizeof(*out));

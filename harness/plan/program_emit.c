@@ -107,26 +107,38 @@ static ddp_status emit_gradient_sums(struct harness_emitter *emitter, bool is_sy
     return DDP_OK;
 }
 
+/* How many ranks have a gradient of each parameter. */
+static ddp_status emit_used_map(struct harness_emitter *emitter, enum ddp_phase phase)
+{
+    struct harness_op op =
+        harness_emit_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_I32, emitter->program->param_count);
+
+    return harness_emit(emitter, phase, DDP_ROLE_USED_MAP, &op);
+}
+
+/* While the graph is noted (job.static_graph), nothing is reduced before the pass is over: the used
+ * map, then the buckets. */
 ddp_status harness_emit_backward(struct harness_emitter *emitter, bool is_synced)
 {
     struct harness_program *program = emitter->program;
     const struct harness_buckets *buckets = harness_program_buckets(program, emitter->step);
+    const bool is_noting = is_synced && emitter->job->static_graph && !emitter->is_graph_noted;
     size_t b = 0;
 
-    DDP_TRY(emit_gradient_sums(emitter, is_synced, &b));
+    DDP_TRY(emit_gradient_sums(emitter, is_synced && !is_noting, &b));
     if (!is_synced) {
         return DDP_OK;
+    }
+    if (is_noting) {
+        emitter->is_graph_noted = true;
+        DDP_TRY(emit_used_map(emitter, DDP_PHASE_BACKWARD));
     }
     for (; b < buckets->count; b++) {
         DDP_TRY(emit_bucket(emitter, buckets, b));
     }
     emitter->is_rebuild_due =
         program->rebuilt_step == INT32_MAX && harness_bucket_is_rebuilt(emitter->job);
-    if (emitter->job->find_unused_parameters && buckets->count > 0) {
-        struct harness_op op =
-            harness_emit_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_I32, program->param_count);
-
-        return harness_emit(emitter, DDP_PHASE_REDUCE, DDP_ROLE_USED_MAP, &op);
-    }
-    return DDP_OK;
+    return emitter->job->find_unused_parameters && buckets->count > 0
+               ? emit_used_map(emitter, DDP_PHASE_REDUCE)
+               : DDP_OK;
 }

@@ -17,6 +17,7 @@ struct harness_emitter {
     int32_t step;
     uint32_t root;       /* of broadcasts: the last rank that has data, under join */
     bool is_buffer_due;  /* the pass before was synchronised; true before the first */
+    bool is_graph_noted; /* job.static_graph: a pass was synchronised */
     bool is_rebuild_due; /* the pass before was the first one that reduced */
 };
 

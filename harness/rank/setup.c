@@ -296,6 +296,7 @@ static ddp_status wrap_model(struct harness_session *session)
                                                       ? DDP_GRADIENT_SCALE_POST
                                                       : DDP_GRADIENT_SCALE_PRE,
                                 .find_unused_parameters = job->find_unused_parameters,
+                                .is_static_graph = job->static_graph,
                                 .broadcast_buffers = job->broadcast_buffers,
                                 .gradient_as_bucket_view = job->gradient_as_bucket_view,
                                 .is_hashing = session->options->is_hashing};

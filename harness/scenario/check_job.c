@@ -271,6 +271,24 @@ static ddp_status check_batch_norm(const struct harness_reader *reader,
     return DDP_OK;
 }
 
+static ddp_status check_graph(const struct harness_reader *reader,
+                              const struct harness_yaml_node *map, const struct harness_job *job)
+{
+    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_static_graph);
+
+    if (job->static_graph && job->join.is_set) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 "a joined rank cannot tell a static graph: leave join or "
+                                 "static_graph out");
+    }
+    if (job->static_graph && job->find_unused_parameters) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 "a static graph notes unused parameters itself: leave "
+                                 "find_unused_parameters out");
+    }
+    return DDP_OK;
+}
+
 static ddp_status check_transport(const struct harness_reader *reader,
                                   const struct harness_yaml_node *map,
                                   const struct harness_job *job)
@@ -379,6 +397,7 @@ ddp_status harness_scenario_check_job(const struct harness_reader *reader,
     DDP_TRY(check_shards(reader, map, kept, &data));
     DDP_TRY(check_evaluation(reader, map, kept));
     DDP_TRY(check_batch_norm(reader, map, kept, &data));
+    DDP_TRY(check_graph(reader, map, kept));
     DDP_TRY(check_transport(reader, map, kept));
     DDP_TRY(check_posts(reader, map, kept));
     DDP_TRY(check_hook(reader, map, kept));

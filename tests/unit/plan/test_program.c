@@ -49,6 +49,22 @@ CT_TEST(program, of_a_plain_job)
                   "9 step 2 teardown barrier barrier 0\n");
 }
 
+/* A static graph: the first step's used map goes before its buckets, later steps have none. */
+CT_TEST(program, of_a_static_graph)
+{
+    struct harness_plan plan = make_plan(2, 2, 1);
+
+    plan.job.static_graph = true;
+    check_program(&plan, 0, NULL,
+                  "bucket 0 elems 2410 fc1.bias@0 fc1.weight@10 fc0.bias@330 fc0.weight@362\n"
+                  "1 step -1 init all_gather verify 0 u8[24]\n"
+                  "2 step -1 init broadcast param_sync 0 f32[2410] root 0\n"
+                  "3 step 0 backward all_reduce used_map 0 i32[4] sum\n"
+                  "4 step 0 backward all_reduce bucket 0 f32[2410] sum\n"
+                  "5 step 1 backward all_reduce bucket 0 f32[2410] sum\n"
+                  "6 step 2 teardown barrier barrier 0\n");
+}
+
 /* Of several micro-batches only the last one reduces and gets buffers; a checkpoint is a barrier.
  */
 CT_TEST(program, of_micro_batches_and_checkpoints)

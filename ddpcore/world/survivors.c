@@ -1,0 +1,192 @@
+/* Who goes on after a loss. Each rank that lives counts itself in the store. The first one to ask
+ * for it decides: it looks who has come, until nobody is missing who may still come, and writes the
+ * list that all take. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/world/subgroup.h"
+
+enum { RANKS_MAX = DDP_STORE_VALUE_BYTES_MAX / sizeof(uint32_t), KEY_BYTES = 128 };
+
+/* A counter of the store that is added to. */
+struct addition {
+    struct ddp_store *store;
+    char key[KEY_BYTES];
+    int64_t amount, sum;
+};
+
+static ddp_status addition_poll(void *self)
+{
+    struct addition *addition = self;
+
+    return addition->store->ops->add(addition->store, addition->key, addition->amount,
+                                     &addition->sum);
+}
+
+static void addition_hint(void *self, struct ddp_idle_hint *hint)
+{
+    const struct addition *addition = self;
+
+    addition->store->ops->hint(addition->store, hint);
+}
+
+static ddp_status add(struct ddp_world *world, struct addition *addition, uint64_t deadline_ns)
+{
+    const struct ddp_pollable pollable = {addition_poll, addition_hint, addition};
+
+    return ddp_wait(world->env.idle, world->env.clock, &pollable, deadline_ns);
+}
+
+/* Waiting for all who may still come. One counter after the other is read. */
+struct gathering {
+    struct addition looking;
+    const struct ddp_loss *loss;
+    uint32_t next;   /* whose counter is read */
+    bool *has_come;  /* [rank_count] */
+    bool is_missing; /* somebody, in this round */
+};
+
+static void name_counter(struct gathering *gathering)
+{
+    (void)snprintf(gathering->looking.key, KEY_BYTES, "loss/%s/came/%" PRIu32,
+                   gathering->loss->name, gathering->loss->ranks[gathering->next]);
+}
+
+/* OK once nobody is missing; PENDING after each round, so that the wait passes some time. */
+static ddp_status gathering_poll(void *self)
+{
+    struct gathering *gathering = self;
+    struct ddp_coll *coll = gathering->loss->group->coll;
+
+    while (gathering->next < gathering->loss->rank_count) {
+        const uint32_t rank = gathering->loss->ranks[gathering->next];
+        ddp_status status = DDP_OK;
+
+        if (!gathering->has_come[gathering->next]) {
+            name_counter(gathering);
+            status = addition_poll(&gathering->looking);
+        }
+        if (status != DDP_OK) {
+            return status;
+        }
+        gathering->has_come[gathering->next] =
+            gathering->has_come[gathering->next] || gathering->looking.sum > 0;
+        gathering->is_missing =
+            gathering->is_missing ||
+            (!gathering->has_come[gathering->next] && coll->ops->dead_rank(coll) != (int32_t)rank);
+        gathering->next++;
+    }
+    if (!gathering->is_missing) {
+        return DDP_OK;
+    }
+    gathering->next = 0;
+    gathering->is_missing = false;
+    return DDP_PENDING;
+}
+
+/* out_ranks: those that have come. */
+static ddp_status decide(struct ddp_world *world, struct gathering *gathering,
+                         const char *members_key, uint64_t deadline_ns, uint32_t *out_ranks,
+                         uint32_t *out_count)
+{
+    const struct ddp_pollable pollable = {gathering_poll, NULL, gathering};
+    ddp_status status;
+
+    status = ddp_wait(world->env.idle, world->env.clock, &pollable,
+                      ddp_clock_deadline_ns(world->env.clock, gathering->loss->settle_ns));
+    if (status == DDP_E_TIMEOUT && gathering->next < gathering->loss->rank_count &&
+        !gathering->has_come[gathering->next]) {
+        /* A call to the store may be open, which takes no other before. */
+        status = add(world, &gathering->looking, deadline_ns);
+    }
+    if (status != DDP_OK && status != DDP_E_TIMEOUT) {
+        return status;
+    }
+    *out_count = 0;
+    for (uint32_t i = 0; i < gathering->loss->rank_count; i++) {
+        if (gathering->has_come[i]) {
+            out_ranks[(*out_count)++] = gathering->loss->ranks[i];
+        }
+    }
+    return ddp_store_set(&world->env, world->store, members_key, out_ranks,
+                         *out_count * sizeof(*out_ranks), deadline_ns);
+}
+
+static ddp_status adopt(struct ddp_world *world, const char *members_key, uint32_t rank_count,
+                        uint64_t deadline_ns, uint32_t *out_ranks, uint32_t *out_count)
+{
+    uint8_t value[DDP_STORE_VALUE_BYTES_MAX];
+    size_t value_bytes = 0;
+
+    DDP_TRY(
+        ddp_store_get(&world->env, world->store, members_key, value, &value_bytes, deadline_ns));
+    if (value_bytes > rank_count * sizeof(*out_ranks)) {
+        return DDP_E_MEMBER;
+    }
+    memcpy(out_ranks, value, value_bytes);
+    *out_count = (uint32_t)(value_bytes / sizeof(*out_ranks));
+    return DDP_OK;
+}
+
+static ddp_status agree(struct ddp_world *world, struct gathering *gathering, uint32_t *out_ranks,
+                        uint32_t *out_count)
+{
+    const uint64_t deadline_ns =
+        ddp_clock_deadline_ns(world->env.clock, gathering->loss->settle_ns + world->timeout_ns);
+    struct addition own = {.store = world->store, .amount = 1};
+    char members_key[KEY_BYTES];
+
+    (void)snprintf(own.key, KEY_BYTES, "loss/%s/came/%" PRIu32, gathering->loss->name,
+                   world->where.rank);
+    DDP_TRY(add(world, &own, deadline_ns));
+    (void)snprintf(own.key, KEY_BYTES, "loss/%s/decider", gathering->loss->name);
+    DDP_TRY(add(world, &own, deadline_ns));
+    (void)snprintf(members_key, KEY_BYTES, "loss/%s/members", gathering->loss->name);
+    return own.sum == 1 ? decide(world, gathering, members_key, deadline_ns, out_ranks, out_count)
+                        : adopt(world, members_key, gathering->loss->rank_count, deadline_ns,
+                                out_ranks, out_count);
+}
+
+static bool is_in(const uint32_t *ranks, uint32_t count, uint32_t rank)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (ranks[i] == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+ddp_status ddp_world_survivors(struct ddp_world *world, const struct ddp_loss *loss,
+                               uint32_t *out_ranks, uint32_t *out_count, struct ddp_err *err)
+{
+    struct gathering gathering = {.looking = {.store = world->store}, .loss = loss};
+    ddp_status status;
+
+    if (loss->group->failure.status == DDP_OK) {
+        return ddp_err_set(err, DDP_E_STATE, "the group has not failed: nobody is lost");
+    }
+    if (loss->rank_count > RANKS_MAX || strlen(loss->name) > KEY_BYTES / 2 ||
+        !is_in(loss->ranks, loss->rank_count, world->where.rank)) {
+        return ddp_err_set(err, DDP_E_INVALID,
+                           "the members of the lost group: at most %d, this rank among them; and a "
+                           "name of at most %d characters",
+                           (int)RANKS_MAX, KEY_BYTES / 2);
+    }
+    gathering.has_come = ddp_mem_array(world->env.mem, loss->rank_count, sizeof(bool));
+    if (gathering.has_come == NULL) {
+        return DDP_E_NOMEM;
+    }
+    status = agree(world, &gathering, out_ranks, out_count);
+    ddp_mem_free(world->env.mem, gathering.has_come);
+    if (status == DDP_OK && !is_in(out_ranks, *out_count, world->where.rank)) {
+        status = DDP_E_MEMBER;
+    }
+    return status == DDP_OK
+               ? DDP_OK
+               : ddp_err_set(err, status, "who goes on after %s: %s", loss->name,
+                             status == DDP_E_MEMBER
+                                 ? "this rank came too late, the others have left it out"
+                                 : ddp_store_error_text(world->store, status));
+}
