@@ -11,8 +11,13 @@ static ddp_status executor_prepare(struct ddp_queue *queue, struct ddp_coll_work
     struct ddp_executor *executor = (struct ddp_executor *)queue;
     struct ddp_cache_key key = {.kind = DDP_COLL_BARRIER};
     struct ddp_cached *cached = NULL;
+    bool is_moved = ddp_executor_moves(executor, &work->args);
 
-    if (!executor->is_agreement) {
+    if (is_moved && !executor->is_checked) {
+        work->engine = executor; /* there is no schedule */
+        return DDP_OK;
+    }
+    if (!executor->is_agreement && !is_moved) {
         key = ddp_cache_key_of(&work->args, queue->base.member);
     }
     DDP_TRY(ddp_cache_take(&executor->cache, &key, &cached, &queue->err));
@@ -25,7 +30,10 @@ static void executor_release(struct ddp_queue *queue, struct ddp_coll_work *work
     struct ddp_executor *executor = (struct ddp_executor *)queue;
 
     executor->is_running = false;
-    ddp_cache_give_back(work->engine);
+    executor->is_moving = false;
+    if (work->engine != executor) {
+        ddp_cache_give_back(work->engine);
+    }
 }
 
 /* One walk over the active steps. Steps released on the way are appended and walked too.
@@ -100,7 +108,7 @@ static ddp_status look_for_stray(struct ddp_executor *executor)
     return DDP_PENDING;
 }
 
-/* Run the head until it ends or nothing moves. */
+/* Run the head's schedule until it ends or nothing moves. */
 static ddp_status executor_run_head(struct ddp_queue *queue, struct ddp_coll_work *head)
 {
     struct ddp_executor *executor = (struct ddp_executor *)queue;
@@ -123,6 +131,18 @@ static ddp_status executor_run_head(struct ddp_queue *queue, struct ddp_coll_wor
     } while (has_progress);
     record_wait(executor, compiled);
     return executor->is_checked ? look_for_stray(executor) : DDP_PENDING;
+}
+
+/* The same where a mover does all-reduces: after the schedule of the agreement, if there is one. */
+static ddp_status mover_run_head(struct ddp_queue *queue, struct ddp_coll_work *head)
+{
+    struct ddp_executor *executor = (struct ddp_executor *)queue;
+
+    if (head->engine != executor && !executor->is_moving) {
+        DDP_TRY(executor_run_head(queue, head));
+    }
+    executor->is_running = false;
+    return ddp_executor_moves(executor, &head->args) ? ddp_executor_move(executor, head) : DDP_OK;
 }
 
 static bool executor_awaits(const struct ddp_queue *queue, const struct ddp_coll_work *head,
@@ -170,6 +190,20 @@ static const struct ddp_engine executor_engine = {
     .release = executor_release,
     .run_head = executor_run_head,
     .awaits = executor_awaits,
+    .alloc = executor_alloc,
+    .free = executor_free,
+    .destroy = executor_destroy,
+};
+
+static const struct ddp_engine mover_engine = {
+    .announces_errors = true,
+    .prepare = executor_prepare,
+    .release = executor_release,
+    .run_head = mover_run_head,
+    .may_be_death = ddp_executor_may_be_death,
+    .waits_for_message = ddp_executor_waits_for_message,
+    .awaits = executor_awaits,
+    .stop = ddp_executor_stop,
     .alloc = executor_alloc,
     .free = executor_free,
     .destroy = executor_destroy,
@@ -326,8 +360,9 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
     if (status != DDP_OK) {
         goto out;
     }
-    status = ddp_queue_init(&executor->queue, &executor_engine, env, device, transport,
-                            config->comm, config->member_rank);
+    status =
+        ddp_queue_init(&executor->queue, config->mover != NULL ? &mover_engine : &executor_engine,
+                       env, device, transport, config->comm, config->member_rank);
     if (status != DDP_OK) {
         (void)ddp_err_set(err, status, "no memory for a collective");
         goto out;
@@ -340,6 +375,7 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
     }
     executor->is_checked = config->is_checked || config->is_agreement;
     executor->is_agreement = config->is_agreement;
+    executor->mover = config->mover;
     executor->cache.ops = &compiled_ops;
     executor->cache.mem = env->mem;
     executor->cache.env = env;

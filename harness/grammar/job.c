@@ -101,7 +101,8 @@ ddp_status harness_grammar_job_open(struct ddp_mem *mem, const struct harness_pl
     out->param_count = tables.param_count;
     out->has_buffers = tables.buffer_count > 0;
     model = (struct harness_tables){
-        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
+        tables.params, tables.param_count, tables.buffers,         tables.buffer_count, NULL,
+        NULL,          tables.batch_norms, tables.batch_norm_count};
     out->uses_all = job->branch == REF_BRANCH_BOTH && strcmp(job->model, "moe") != 0;
     /* A layer is a weight and a bias, in the models that are a row of layers. */
     out->layer_count = out->has_buffers || !out->uses_all || strcmp(job->model, "gpt") == 0

@@ -51,6 +51,14 @@ void harness_schedules_fini(struct harness_schedules *schedules);
 DDP_MUST_USE ddp_status harness_schedules_add(struct harness_schedules *schedules,
                                               const struct harness_schedule *schedule,
                                               struct ddp_err *err);
+/* The schedule that such an operation has of that rank, or NULL. */
+struct harness_schedule *harness_schedules_member(const struct harness_schedules *schedules,
+                                                  const struct harness_schedule *like);
+/* Take over what a file of a run holds: schedules, a line "end" behind each one. A last one without
+ * it was never used, and is left out. Errors: E_PARSE and E_INVALID (two different ones of a rank
+ * for an operation), with the schedule's number; E_NOMEM. */
+DDP_MUST_USE ddp_status harness_schedules_read(struct harness_schedules *schedules,
+                                               const char *text, struct ddp_err *err);
 /* Read every file of a folder and put the sets in order. A missing folder is an empty one.
  * Errors: E_PARSE with the file, E_IO, E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedules_load(struct harness_schedules *schedules,

@@ -78,6 +78,13 @@ struct harness_span harness_schedule_input(const struct harness_schedule *schedu
  * but the root). */
 struct harness_span harness_schedule_output(const struct harness_schedule *schedule);
 
+/* schedule_shape.c. Whether a rank has an output: a reduction to a root leaves nothing elsewhere;
+ * how many elements its input and output have; whether one of them holds a block for each rank. */
+bool harness_schedule_has_output(const struct harness_schedule *schedule);
+size_t harness_schedule_input_elems(const struct harness_schedule *schedule);
+size_t harness_schedule_output_elems(const struct harness_schedule *schedule);
+bool harness_schedule_is_of_all(enum ddp_coll_kind kind);
+
 #ifdef __cplusplus
 }
 #endif
