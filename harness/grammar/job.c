@@ -187,8 +187,8 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
         return HARNESS_GRAMMAR_AT_END;
     /* Not drawn: data/epoch (only where data is used more than once), buffer/updated (running
      * statistics of branchy alone), collective/schedule (where a schedule is compiled depends on
-     * what was before), checkpoint/load (in a restore run, which faults here do not have), and
-     * those of NCCL, MPI and cards. */
+     * what was before), message/recv (which comes first differs on proc), checkpoint/load (in a
+     * restore run, which faults here do not have), and those of NCCL, MPI and cards. */
     default:
         break;
     }

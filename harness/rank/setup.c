@@ -341,6 +341,7 @@ ddp_status harness_session_open(struct harness_session *session,
         DDP_TRY(harness_session_restore(session));
         DDP_TRY(session->is_resuming ? go_on(session) : DDP_OK);
     }
+    DDP_TRY(harness_session_open_reader(session));
     harness_session_phase(session, DDP_PHASE_INIT);
     return wrap_model(session);
 }
@@ -349,6 +350,7 @@ void harness_session_close(struct harness_session *session)
 {
     struct ddp_mem *mem = session->env->mem;
 
+    harness_session_close_reader(session);
     harness_batches_fini(&session->batches);
     ddp_mem_free(mem, session->tensors);
     ddp_mem_free(mem, session->targets);
