@@ -42,6 +42,7 @@ static void check_ends(struct rounds *rounds)
     for (size_t e = 0; rounds->is_right && e < set->event_count; e++) {
         const struct harness_schedule_event *event = &set->events[e];
 
+        DDP_ASSERT(event->rank < set->size);
         if (event->from_rank != HARNESS_NO_RANK) {
             uint32_t taken = set->member[event->rank]->steps[event->step].round;
             uint32_t sent = set->member[event->from_rank]->steps[event->from_step].round;
@@ -66,6 +67,7 @@ static void check_turns(struct rounds *rounds, uint32_t rank, uint32_t *last)
     for (size_t s = 0; rounds->is_right && s < member->step_count; s++) {
         const struct harness_schedule_step *step = &member->steps[s];
 
+        DDP_ASSERT(!is_message(step) || step->peer < member->size);
         if (is_message(step)) {
             uint32_t *before =
                 &last[2 * (size_t)step->peer + (step->kind == HARNESS_STEP_SEND ? 0 : 1)];
