@@ -171,7 +171,7 @@ static ddp_status open_transport(void *context, struct ddp_env *env, struct ddp_
                  ? open_tcp(self, env, store, deadline_ns, out, err)
                  : open_shm(self, env, store, deadline_ns, out, err);
     ddp_recorder_wait_end(env->recorder);
-    return status;
+    return status == DDP_OK ? harness_injector_transport(self->injector, out) : status;
 }
 
 static ddp_status open_process(struct rank_process *self, struct ddp_err *err)

@@ -155,6 +155,7 @@ static ddp_status build_dict(struct harness_session *session, struct stage *stag
     }
     DDP_TRY(set_meta_u64(dict, "steps_done", session->steps_done));
     DDP_TRY(harness_session_put_position(session, dict));
+    DDP_TRY(harness_session_save_scale(session, dict));
     DDP_TRY(set_meta_u64(dict, "seed", job->seed));
     DDP_TRY(set_meta_u64(dict, "world_size", job->ranks));
     DDP_TRY(ddp_state_dict_set_meta(dict, "model", job->model));
@@ -453,6 +454,7 @@ static ddp_status load_all(struct harness_session *session, const struct ddp_sta
     size_t slot_count = ref_optimizer_slot_count(session->optimizer);
 
     DDP_TRY(read_progress(session, file));
+    DDP_TRY(harness_session_load_scale(session, file));
     DDP_TRY(load_model(session, file));
     *out_loaded = session->tensor_count;
     if (!session->plan->restore.skip_optimizer_state) {

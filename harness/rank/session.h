@@ -6,6 +6,7 @@
 #include "ddpcore/ddp/ddp.h"
 #include "ddpcore/ddp/group.h"
 #include "ddpcore/ddp/loader.h"
+#include "ddpcore/ddp/scaler.h"
 #include "ddpcore/device/transfer.h"
 #include "ddpcore/mpi/mpi.h"
 #include "harness/rank/batches.h"
@@ -93,6 +94,7 @@ struct harness_session {
 
     double lr_world;       /* what the learning rate is scaled by, */
     int64_t lr_late_steps; /* by how much its schedule is late, */
+    struct ddp_scaler scaler;
     bool is_clip_early;    /* and whether gradients are clipped before they are reduced */
     uint64_t first_step;   /* steps that the restored checkpoint had completed */
     bool is_resuming;      /* of another number of ranks, and it says where samples go on: */
@@ -153,6 +155,15 @@ DDP_MUST_USE ddp_status harness_session_sync_batch_norm(struct harness_session *
 DDP_MUST_USE ddp_status harness_session_configure_trainer(struct harness_session *session);
 /* The learning rate of a step. */
 float harness_session_rate(const struct harness_session *session, uint64_t step);
+/* The averaged gradients, if the job scales its loss; and the scale of the next step. */
+DDP_MUST_USE ddp_status harness_session_unscale(struct harness_session *session);
+void harness_session_rescale(struct harness_session *session);
+/* The scale in a checkpoint's metadata. */
+struct ddp_state_dict;
+DDP_MUST_USE ddp_status harness_session_save_scale(const struct harness_session *session,
+                                                   struct ddp_state_dict *dict);
+DDP_MUST_USE ddp_status harness_session_load_scale(struct harness_session *session,
+                                                   const struct ddp_state_dict *dict);
 /* The averaged gradients, if the job clips. */
 DDP_MUST_USE ddp_status harness_session_clip(struct harness_session *session);
 /* By a fault: the local gradients, which are then handed to DDP. */

@@ -180,7 +180,9 @@ static ddp_status run_backward(struct harness_session *session,
     }
     DDP_TRY(harness_session_mark(session, DDP_MARK_BACKWARD, 0));
     DDP_TRY(ddp_backward_begin(session->ddp, is_used));
-    DDP_TRY(ref_model_backward(session->model, 1.0f / (float)session->job.micro_batches, observer));
+    DDP_TRY(ref_model_backward(session->model,
+                               1.0f / (float)session->job.micro_batches * session->scaler.scale,
+                               observer));
     DDP_TRY(session->is_clip_early ? harness_session_clip_early(session) : DDP_OK);
     return ddp_backward_end(session->ddp);
 }
@@ -224,11 +226,14 @@ static ddp_status run_optimizer(struct harness_session *session, uint32_t step)
     bool is_skipped;
 
     harness_session_phase(session, DDP_PHASE_OPTIMIZER);
-    DDP_TRY(harness_session_clip(session));
+    DDP_TRY(harness_session_unscale(session));
+    DDP_TRY(session->scaler.is_found ? DDP_OK : harness_session_clip(session));
     ref_optimizer_set_lr(session->optimizer, harness_session_rate(session, step));
     DDP_TRY(harness_session_mark(session, DDP_MARK_OPTIMIZER, 0));
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_OPTIMIZER_PRE, &is_skipped));
     DDP_TRY(pass_states(session));
+    is_skipped = is_skipped || session->scaler.is_found;
+    harness_session_rescale(session);
     return is_skipped ? DDP_OK : ref_optimizer_step(session->optimizer, on_updated, session);
 }
 
