@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "ddpcore/base/text.h"
 #include "ddpcore/checkpoint/state_dict.h"
 #include "harness/rank/session.h"
 
@@ -34,15 +35,19 @@ ddp_status harness_session_put_position(const struct harness_session *session,
     return set_number(dict, SAMPLER_USED, state.used);
 }
 
-/* A file that says nothing of samples is gone on from by its steps alone. */
+/* As many ranks as before go on by the number of their step, and so do those of a file that says
+ * nothing of samples. */
 ddp_status harness_session_take_position(struct harness_session *session,
                                          const struct ddp_state_dict *file)
 {
     const char *epoch = ddp_state_dict_meta(file, SAMPLER_EPOCH);
     const char *used = ddp_state_dict_meta(file, SAMPLER_USED);
-    uint64_t samples = 0;
+    const char *world_size = ddp_state_dict_meta(file, "world_size");
+    uint64_t samples = 0, ranks = 0;
 
-    if (epoch == NULL && used == NULL) {
+    if ((epoch == NULL && used == NULL) ||
+        (world_size != NULL && ddp_text_parse_u64(world_size, &ranks) == DDP_OK &&
+         ranks == session->plan->job.ranks)) {
         return DDP_OK;
     }
     if (epoch == NULL || used == NULL ||

@@ -97,7 +97,7 @@ struct harness_session {
     struct ddp_scaler scaler;
     bool is_clip_early;    /* and whether gradients are clipped before they are reduced */
     uint64_t first_step;   /* steps that the restored checkpoint had completed */
-    bool is_resuming;      /* and it says where the samples go on: */
+    bool is_resuming;      /* of another number of ranks, and it says where samples go on: */
     struct ddp_sampler_state resume;
     uint64_t steps_done; /* completed in all */
     int64_t batch_shift; /* so many batches a fault skipped, less those it made this rank repeat */
