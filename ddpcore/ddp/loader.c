@@ -334,6 +334,11 @@ ddp_status ddp_loader_epoch(struct ddp_loader *loader, uint64_t epoch)
     return status;
 }
 
+const struct ddp_sampler_config *ddp_loader_sampler(const struct ddp_loader *loader)
+{
+    return &loader->config.sampler;
+}
+
 uint64_t ddp_loader_batch_count(const struct ddp_loader *loader)
 {
     return loader->batch_count;

@@ -54,6 +54,8 @@ DDP_MUST_USE ddp_status ddp_loader_next(struct ddp_loader *loader, struct ddp_id
  * sampler's.
  */
 DDP_MUST_USE ddp_status ddp_loader_epoch(struct ddp_loader *loader, uint64_t epoch);
+/* The present epoch's, with what was used of it before this run as `first`. */
+const struct ddp_sampler_config *ddp_loader_sampler(const struct ddp_loader *loader);
 /* Batches of the present epoch that this run has. */
 uint64_t ddp_loader_batch_count(const struct ddp_loader *loader);
 /* After the batches that were given out so far: the last one counts as used. */

@@ -247,6 +247,9 @@ static const char *driver_reason(const struct harness_plan *plan)
     if (harness_plan_is_mpi(plan)) {
         return "MPI has real processes only: --driver proc";
     }
+    if (harness_plan_is_opaque(plan)) {
+        return "a plug-in that moves the data itself has real processes only: --driver proc";
+    }
     if (harness_plan_is_guest(plan)) {
         return "a guest has real processes only: --driver proc";
     }

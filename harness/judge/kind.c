@@ -40,7 +40,8 @@ static bool is_proof(const struct harness_finding *finding)
 enum harness_cause_kind harness_cause_kind_of(const struct harness_finding *finding)
 {
     if (is_proof(finding)) {
-        return KIND_ALGORITHM;
+        /* No value and no message depends on the number of a round: nothing follows from it. */
+        return finding->verdict == HARNESS_VERDICT_MISMATCH_ORDER ? KIND_OTHER : KIND_ALGORITHM;
     }
     switch (harness_verdict_family(finding->verdict)) {
     case HARNESS_FAMILY_CRASH:

@@ -206,6 +206,8 @@ bool harness_plan_is_cuda(const struct harness_plan *plan);
 bool harness_plan_is_mpi(const struct harness_plan *plan);
 /* Whether nobody knows in which order its all-reduce adds until that was measured. */
 bool harness_plan_is_opaque(const struct harness_plan *plan);
+/* MPI, or a plug-in, which may be an MPI's. */
+bool harness_plan_may_use_mpi(const struct harness_plan *plan);
 /* The all-reduce's algorithm as its dumped schedules name it; NULL if it was not chosen. */
 const char *harness_plan_algorithm(const struct harness_plan *plan);
 

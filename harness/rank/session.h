@@ -8,6 +8,7 @@
 #include "ddpcore/device/transfer.h"
 #include "ddpcore/mpi/mpi.h"
 #include "harness/rank/batches.h"
+#include "harness/rank/opaque.h"
 #include "harness/rank/plugin.h"
 #include "harness/rank/probe.h"
 #include "harness/rank/rank.h"
@@ -48,6 +49,7 @@ struct harness_session {
     bool is_group;
     struct harness_schedule_dump dump;
     struct harness_plugin_emitter plugin; /* if the plan's collective is one */
+    struct harness_opaque_mover opaque;   /* if it is one that moves the data itself */
     struct harness_keeper keeper;
     struct ddp_device *device;
     struct ddp_transfer transfer;  /* of tensors that the host has to see */

@@ -164,7 +164,8 @@ static ddp_status check_device(const struct harness_reader *reader,
     const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_collective);
 
     if (job->all_gather != HARNESS_GATHER_BRUCK &&
-        job->collective.engine != HARNESS_ENGINE_SCHEDULE) {
+        job->collective.engine != HARNESS_ENGINE_SCHEDULE &&
+        job->collective.engine != HARNESS_ENGINE_OPAQUE) {
         const struct harness_yaml_node *gather =
             harness_reader_node(map, HARNESS_ROW_JOB_all_gather);
 
@@ -179,8 +180,7 @@ static ddp_status check_device(const struct harness_reader *reader,
                                  "collective %s finds nodes by itself: leave nodes out",
                                  harness_collective_name(job->collective));
     }
-    if (harness_bucket_is_rebuilt(job) &&
-        harness_engine_traits(job->collective.engine)->name != NULL) {
+    if (harness_bucket_is_rebuilt(job) && harness_engine_is_opaque(job->collective.engine)) {
         const struct harness_yaml_node *order =
             harness_reader_node(map, HARNESS_ROW_JOB_bucket_order);
 

@@ -91,6 +91,14 @@ DDP_MUST_USE ddp_status harness_schedule_set_run(struct harness_schedule_set *se
 DDP_MUST_USE ddp_status harness_schedule_set_prove(const struct harness_schedule_set *set,
                                                    struct harness_findings *out);
 
+/* Prove that an engine which runs a round at a time can follow a complete set's round numbers, and
+ * that none is larger than it must be: both ends of a message are of one round, what came in a
+ * round leaves in a later one, and so on (MISMATCH.ORDER; the first violation). No values depend on
+ * rounds, so this is asked only of who claims to keep to them. Nothing is judged of a set that
+ * lacks members or hangs. Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status harness_schedule_set_prove_rounds(const struct harness_schedule_set *set,
+                                                          struct harness_findings *out);
+
 #ifdef __cplusplus
 }
 #endif

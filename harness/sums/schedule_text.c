@@ -33,38 +33,6 @@ static ddp_status fail(const struct reader *reader, const char *what, const char
     return ddp_err_set(reader->err, DDP_E_PARSE, "line %d: %s: '%s'", reader->line, what, word);
 }
 
-/* Blocks of elem_count elements in a rank's input and output, by kind. */
-static const struct {
-    bool has_input_of_all, has_output_of_all; /* a block for each rank, else one */
-} shapes[DDP_COLL_KIND_COUNT] = {[DDP_COLL_ALL_GATHER] = {false, true},
-                                 [DDP_COLL_REDUCE_SCATTER] = {true, false},
-                                 [DDP_COLL_ALL_TO_ALL] = {true, true}};
-
-/* A reduction to a root leaves nothing on the other ranks. */
-static bool has_output(const struct harness_schedule *schedule)
-{
-    return schedule->kind != DDP_COLL_REDUCE || schedule->rank == schedule->root;
-}
-
-static size_t input_elems(const struct harness_schedule *schedule)
-{
-    return schedule->elem_count * (shapes[schedule->kind].has_input_of_all ? schedule->size : 1);
-}
-
-static size_t output_elems(const struct harness_schedule *schedule)
-{
-    size_t blocks = shapes[schedule->kind].has_output_of_all ? schedule->size : 1;
-
-    return has_output(schedule) ? schedule->elem_count * blocks : 0;
-}
-
-/* When input and output are one buffer and one of the two is a block of the other: where. */
-static size_t own_block(const struct harness_schedule *schedule)
-{
-    DDP_ASSERT(schedule->rank < schedule->size);
-    return schedule->rank * schedule->elem_count;
-}
-
 static bool next_line(struct reader *reader)
 {
     while (*reader->cursor != '\0') {
@@ -199,16 +167,15 @@ static ddp_status parse_header(struct reader *reader)
     if (out->size > HARNESS_SCHEDULE_MEMBERS_MAX) {
         return fail(reader, "too many members", "");
     }
-    if ((shapes[out->kind].has_input_of_all || shapes[out->kind].has_output_of_all) &&
-        out->elem_count > SIZE_MAX / 16 / out->size) {
+    if (harness_schedule_is_of_all(out->kind) && out->elem_count > SIZE_MAX / 16 / out->size) {
         return fail(reader, "the data of all members would be too large", "");
     }
-    if (out->is_in_place && !has_output(out)) {
+    if (out->is_in_place && !harness_schedule_has_output(out)) {
         return fail(reader, "in place, where the rank has no output", "");
     }
     out->buffer_count = 2;
-    out->buffer_elem_count[0] = input_elems(out);
-    out->buffer_elem_count[1] = output_elems(out);
+    out->buffer_elem_count[0] = harness_schedule_input_elems(out);
+    out->buffer_elem_count[1] = harness_schedule_output_elems(out);
     if (out->is_in_place && out->buffer_elem_count[0] > out->buffer_elem_count[1]) {
         out->buffer_elem_count[1] = out->buffer_elem_count[0]; /* the output is a block of it */
     }
@@ -324,8 +291,8 @@ static ddp_status parse_span(const struct reader *reader, char *text, struct har
     DDP_TRY(parse_size(reader, first, &out->first));
     DDP_TRY(parse_size(reader, count, &out->elem_count));
     if (schedule->is_in_place && out->buffer <= 1) {
-        if (out->first + out->elem_count >
-            (is_input ? input_elems(schedule) : output_elems(schedule))) {
+        if (out->first + out->elem_count > (is_input ? harness_schedule_input_elems(schedule)
+                                                     : harness_schedule_output_elems(schedule))) {
             return fail_range(reader, out);
         }
         out->first += is_input ? harness_schedule_input(schedule).first
@@ -378,7 +345,10 @@ static ddp_status parse_step_word(struct reader *reader, const char *word, char 
                    ? DDP_OK
                    : fail(reader, "peer is no other member", value);
     }
-    return is_word(word, "round") ? DDP_OK : fail(reader, "unknown key of a step", word);
+    if (is_word(word, "round")) {
+        return parse_u32(reader, value, &step->round);
+    }
+    return fail(reader, "unknown key of a step", word);
 }
 
 static enum harness_step_kind step_of(const char *word)
@@ -500,28 +470,6 @@ ddp_status harness_schedule_parse(struct ddp_mem *mem, const char *text,
         harness_schedule_fini(out);
     }
     return status;
-}
-
-struct harness_span harness_schedule_input(const struct harness_schedule *schedule)
-{
-    bool is_silent = schedule->kind == DDP_COLL_BROADCAST && schedule->rank != schedule->root;
-    struct harness_span input = {.elem_count = is_silent ? 0 : input_elems(schedule)};
-
-    DDP_ASSERT(schedule->buffer_count >= 2 && schedule->root < schedule->size);
-    if (schedule->is_in_place) {
-        bool is_block = schedule->kind == DDP_COLL_ALL_GATHER;
-
-        input.buffer = 1;
-        input.first = is_block ? own_block(schedule) : 0;
-    }
-    return input;
-}
-
-struct harness_span harness_schedule_output(const struct harness_schedule *schedule)
-{
-    bool is_block = schedule->is_in_place && schedule->kind == DDP_COLL_REDUCE_SCATTER;
-
-    return (struct harness_span){1, is_block ? own_block(schedule) : 0, output_elems(schedule)};
 }
 
 void harness_schedule_fini(struct harness_schedule *schedule)

@@ -17,7 +17,8 @@ exists() { # NAME
         grep -rqs "CT_TEST(${case%%.*}, ${case#*.})" tests/unit
         ;;
     */*) [ -e "scenarios/$1.yaml" ] ;;
-    standin.* | package.* | guest.*) grep -rqs "NAME $1\b" tests --include=CMakeLists.txt || { [ "$1" = package.embed ] && [ -x tests/embed/run.sh ]; } ;;
+    suite.*) grep -qs "ddprove_add_suite(${1#suite.} " tests/suite/CMakeLists.txt ;;
+    standin.* | package.* | guest.* | torch.*) grep -rqs "NAME $1\b" tests --include=CMakeLists.txt || { [ "$1" = package.embed ] && [ -x tests/embed/run.sh ]; } ;;
     *) false ;;
     esac
 }
