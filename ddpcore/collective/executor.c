@@ -101,7 +101,7 @@ static ddp_status look_for_stray(struct ddp_executor *executor)
             transport->ops->recv_peek(transport, peer, &message) != DDP_OK) {
             continue;
         }
-        if (message.number != executor->streams[peer].taken) {
+        if (message.number != executor->counts[peer].taken) {
             return ddp_executor_astray(executor, peer, &message);
         }
         if (message.seq < executor->queue.head->seq || (message.seq == executor->queue.head->seq &&
@@ -186,7 +186,7 @@ static void executor_destroy(struct ddp_queue *queue)
     queue->transport->ops->destroy(queue->transport);
     ddp_queue_fini(queue);
     ddp_mem_free(mem, executor->node_of_member);
-    ddp_mem_free(mem, executor->streams);
+    ddp_mem_free(mem, executor->counts);
     ddp_mem_free(mem, executor);
 }
 
@@ -361,9 +361,8 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
     if (executor == NULL) {
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for a collective");
     }
-    executor->streams =
-        ddp_mem_array(env->mem, transport->member_count, sizeof(*executor->streams));
-    if (executor->streams == NULL) {
+    executor->counts = ddp_mem_array(env->mem, transport->member_count, sizeof(*executor->counts));
+    if (executor->counts == NULL) {
         status = ddp_err_set(err, DDP_E_NOMEM, "no memory for a collective");
         goto out;
     }
@@ -401,7 +400,7 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
     *out = &executor->queue.base;
     return DDP_OK;
 out:
-    ddp_mem_free(env->mem, executor->streams);
+    ddp_mem_free(env->mem, executor->counts);
     ddp_mem_free(env->mem, executor);
     return status;
 }

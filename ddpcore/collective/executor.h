@@ -7,14 +7,9 @@
 #include "ddpcore/collective/mover.h"
 #include "ddpcore/collective/queue.h"
 
-/* Messages so far, over the whole life of the group: each carries its number. */
-struct ddp_executor_stream {
-    uint64_t sent, taken;
-};
-
 struct ddp_executor {
-    struct ddp_queue queue;              /* its transport carries the data, too */
-    struct ddp_executor_stream *streams; /* to and from each member */
+    struct ddp_queue queue;           /* its transport carries the data, too */
+    struct ddp_message_count *counts; /* [member]: each message carries its number */
     bool is_checked;
     bool is_agreement;
     struct ddp_cache cache;

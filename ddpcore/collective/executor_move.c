@@ -26,6 +26,7 @@ ddp_status ddp_executor_move(struct ddp_executor *executor, struct ddp_coll_work
     } else {
         executor->way = (struct ddp_coll_way){
             .transport = queue->transport,
+            .counts = executor->counts,
             .work = head,
             .signature = executor->is_checked
                              ? ddp_coll_signature(queue->base.comm, head->seq, &head->args)

@@ -21,9 +21,9 @@ static ddp_status run_send(struct ddp_executor *executor, struct ddp_compiled *c
         message.size_bytes = step->src.size_bytes;
         message.seq = executor->queue.head->seq;
         message.signature = executor->signature;
-        message.number = executor->streams[step->peer].sent;
+        message.number = executor->counts[step->peer].sent;
         DDP_TRY(transport->ops->send_post(transport, step->peer, &message, &state->ticket));
-        executor->streams[step->peer].sent++;
+        executor->counts[step->peer].sent++;
         state->is_posted = true;
         ddp_compiled_release_stream(compiled, index);
         ddp_recorder_message(executor->queue.base.env->recorder);
@@ -37,7 +37,7 @@ ddp_status ddp_executor_astray(struct ddp_executor *executor, uint32_t peer,
 {
     ddp_recorder_event(executor->queue.base.env->recorder, DDP_EVENT_MESSAGE_ASTRAY,
                        executor->queue.head->seq, executor->queue.member_rank[peer],
-                       message->number, executor->streams[peer].taken, 0);
+                       message->number, executor->counts[peer].taken, 0);
     ddp_queue_announce(&executor->queue, DDP_E_MESSAGE, executor->queue.head->seq);
     return DDP_E_MESSAGE;
 }
@@ -60,7 +60,7 @@ static ddp_status run_recv(struct ddp_executor *executor, struct ddp_compiled *c
     void *target = operand(compiled, &step->dst);
 
     DDP_TRY(transport->ops->recv_peek(transport, step->peer, &message));
-    if (message.number != executor->streams[step->peer].taken) {
+    if (message.number != executor->counts[step->peer].taken) {
         return ddp_executor_astray(executor, step->peer, &message);
     }
     if (message.size_bytes != step->dst.size_bytes ||
@@ -75,7 +75,7 @@ static ddp_status run_recv(struct ddp_executor *executor, struct ddp_compiled *c
                                     step->dst.dtype, executor->queue.head->args.redop));
     }
     transport->ops->recv_ack(transport, step->peer);
-    executor->streams[step->peer].taken++;
+    executor->counts[step->peer].taken++;
     ddp_compiled_release_stream(compiled, index);
     ddp_recorder_message(executor->queue.base.env->recorder);
     return DDP_OK;

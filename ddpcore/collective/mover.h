@@ -13,7 +13,8 @@ extern "C" {
 
 /* What a collective goes by; valid until it has ended. */
 struct ddp_coll_way {
-    struct ddp_transport *transport; /* messages on it must carry work->seq and signature */
+    struct ddp_transport *transport;  /* messages on it must carry work->seq and signature, */
+    struct ddp_message_count *counts; /* and their number: [member], shared with the schedules */
     const struct ddp_coll_work *work;
     uint64_t signature;
     bool is_checked; /* a message with another seq or signature is a mismatch */

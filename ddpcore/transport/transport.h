@@ -33,6 +33,12 @@ struct ddp_message {
     uint64_t number;    /* of those that the sender has sent to this receiver, from 0 */
 };
 
+/* Messages so far between this member and another one, over the life of the group; of whoever uses
+ * the transport. */
+struct ddp_message_count {
+    uint64_t sent, taken;
+};
+
 /* Why a group is unusable: written by one rank, read by all. */
 struct ddp_revocation {
     uint32_t rank; /* global rank that revoked */

@@ -70,7 +70,8 @@ static int host_send(void *context, uint32_t peer, const void *data, uint64_t by
             .data = (const char *)data + lane->at,
             .size_bytes = bytes - lane->at < PIECE_BYTES ? (size_t)bytes - lane->at : PIECE_BYTES,
             .seq = opaque->seq,
-            .signature = opaque->signature};
+            .signature = opaque->signature,
+            .number = opaque->counts[peer].sent};
         ddp_status status = lane->piece > 0
                                 ? ops->send_poll(opaque->transport, peer, lane->ticket)
                                 : ops->send_post(opaque->transport, peer, &message, &lane->ticket);
@@ -87,6 +88,7 @@ static int host_send(void *context, uint32_t peer, const void *data, uint64_t by
             ddp_recorder_message(opaque->env->recorder);
         } else {
             lane->piece = message.size_bytes;
+            opaque->counts[peer].sent++;
         }
     }
     lane->at = 0;
@@ -115,7 +117,11 @@ static int host_recv(void *context, uint32_t peer, void *data, uint64_t bytes)
         struct ddp_message message;
         ddp_status status = opaque->transport->ops->recv_peek(opaque->transport, peer, &message);
 
-        if (status == DDP_OK && !is_due(opaque, &message, (size_t)bytes - lane->at)) {
+        if (status == DDP_OK && message.number != opaque->counts[peer].taken) {
+            ddp_recorder_event(opaque->env->recorder, DDP_EVENT_MESSAGE_ASTRAY, opaque->seq, peer,
+                               message.number, opaque->counts[peer].taken, 0);
+            status = DDP_E_MESSAGE;
+        } else if (status == DDP_OK && !is_due(opaque, &message, (size_t)bytes - lane->at)) {
             status = DDP_E_MISMATCH;
         }
         if (status != DDP_OK) {
@@ -125,6 +131,7 @@ static int host_recv(void *context, uint32_t peer, void *data, uint64_t bytes)
         memcpy((char *)data + lane->at, message.data, message.size_bytes);
         lane->at += message.size_bytes;
         opaque->transport->ops->recv_ack(opaque->transport, peer);
+        opaque->counts[peer].taken++;
         opaque->waits_since_ns = 0;
         opaque->awaited = -1;
         ddp_recorder_message(opaque->env->recorder);
@@ -265,7 +272,9 @@ ddp_status harness_opaque_open(struct harness_opaque *opaque, const char *path,
                                               .wait = host_wait};
     opaque->out = ddp_mem_array(env->mem, size, sizeof(*opaque->out));
     opaque->in = ddp_mem_array(env->mem, size, sizeof(*opaque->in));
-    if (opaque->out == NULL || opaque->in == NULL) {
+    opaque->own_counts = ddp_mem_array(env->mem, size, sizeof(*opaque->own_counts));
+    opaque->counts = opaque->own_counts;
+    if (opaque->out == NULL || opaque->in == NULL || opaque->own_counts == NULL) {
         return ddp_err_set(err, DDP_E_NOMEM, "no memory");
     }
     status = load(opaque, path);
@@ -294,7 +303,10 @@ void harness_opaque_close(struct harness_opaque *opaque, bool is_well)
     if (opaque->env != NULL) {
         ddp_mem_free(opaque->env->mem, opaque->out);
         ddp_mem_free(opaque->env->mem, opaque->in);
+        ddp_mem_free(opaque->env->mem, opaque->own_counts);
     }
     opaque->out = NULL;
     opaque->in = NULL;
+    opaque->own_counts = NULL;
+    opaque->counts = NULL;
 }

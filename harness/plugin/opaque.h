@@ -46,6 +46,8 @@ struct harness_opaque {
     struct ddprove_coll_host host;
     struct ddp_transport *transport;      /* NULL: no message was sent yet */
     struct harness_opaque_lane *out, *in; /* [size] */
+    struct ddp_message_count *counts;     /* [size]: the owner's, or own_counts */
+    struct ddp_message_count *own_counts; /* of a transport that nobody else uses */
     struct ddprove_coll_call call;        /* the present one */
     uint64_t seq, signature;              /* of its messages */
     bool is_checked;                      /* those of others must have the same */

@@ -86,6 +86,7 @@ static ddp_status start(struct ddp_coll_mover *base, const struct ddp_coll_way *
     mover->way = way;
     mover->opaque.seq = way->work->seq;
     mover->opaque.signature = way->signature;
+    mover->opaque.counts = way->counts;
     mover->opaque.is_checked = way->is_checked;
     mover->opaque.call = (struct ddprove_coll_call){.dtype = (uint32_t)args->dtype + 1,
                                                     .op = (uint32_t)args->redop,
