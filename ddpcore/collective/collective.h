@@ -110,6 +110,8 @@ struct ddp_schedule_emitter {
                        struct ddp_err *err);
 };
 
+struct ddp_coll_mover;
+
 /* How all-reduces of up to bytes_max bytes are done. */
 struct ddp_coll_choice {
     size_t bytes_max;
@@ -135,6 +137,7 @@ struct ddp_coll_schedule_config {
     const size_t *node_of_rank;             /* of each global rank; NULL: all are on one node */
     struct ddp_schedule_observer *observer; /* or NULL */
     struct ddp_schedule_emitter *emitter;   /* or NULL; borrowed */
+    struct ddp_coll_mover *mover; /* does all-reduces instead (mover.h), or NULL; borrowed */
 };
 /* Schedules on a transport and a device: the executor. Takes over transport and borrows device.
  * Errors: E_NOT_FOUND (an algorithm of another kind; err lists the known ones), E_INVALID (choices

@@ -11,8 +11,13 @@ static ddp_status executor_prepare(struct ddp_queue *queue, struct ddp_coll_work
     struct ddp_executor *executor = (struct ddp_executor *)queue;
     struct ddp_cache_key key = {.kind = DDP_COLL_BARRIER};
     struct ddp_cached *cached = NULL;
+    bool is_moved = ddp_executor_moves(executor, &work->args);
 
-    if (!executor->is_agreement) {
+    if (is_moved && !executor->is_checked) {
+        work->engine = executor; /* there is no schedule */
+        return DDP_OK;
+    }
+    if (!executor->is_agreement && !is_moved) {
         key = ddp_cache_key_of(&work->args, queue->base.member);
     }
     DDP_TRY(ddp_cache_take(&executor->cache, &key, &cached, &queue->err));
@@ -25,7 +30,10 @@ static void executor_release(struct ddp_queue *queue, struct ddp_coll_work *work
     struct ddp_executor *executor = (struct ddp_executor *)queue;
 
     executor->is_running = false;
-    ddp_cache_give_back(work->engine);
+    executor->is_moving = false;
+    if (work->engine != executor) {
+        ddp_cache_give_back(work->engine);
+    }
 }
 
 /* One walk over the active steps. Steps released on the way are appended and walked too.
@@ -100,7 +108,7 @@ static ddp_status look_for_stray(struct ddp_executor *executor)
     return DDP_PENDING;
 }
 
-/* Run the head until it ends or nothing moves. */
+/* Run the head's schedule until it ends or nothing moves. */
 static ddp_status executor_run_head(struct ddp_queue *queue, struct ddp_coll_work *head)
 {
     struct ddp_executor *executor = (struct ddp_executor *)queue;
@@ -123,6 +131,18 @@ static ddp_status executor_run_head(struct ddp_queue *queue, struct ddp_coll_wor
     } while (has_progress);
     record_wait(executor, compiled);
     return executor->is_checked ? look_for_stray(executor) : DDP_PENDING;
+}
+
+/* The same where a mover does all-reduces: after the schedule of the agreement, if there is one. */
+static ddp_status mover_run_head(struct ddp_queue *queue, struct ddp_coll_work *head)
+{
+    struct ddp_executor *executor = (struct ddp_executor *)queue;
+
+    if (head->engine != executor && !executor->is_moving) {
+        DDP_TRY(executor_run_head(queue, head));
+    }
+    executor->is_running = false;
+    return ddp_executor_moves(executor, &head->args) ? ddp_executor_move(executor, head) : DDP_OK;
 }
 
 static bool executor_awaits(const struct ddp_queue *queue, const struct ddp_coll_work *head,
@@ -175,6 +195,20 @@ static const struct ddp_engine executor_engine = {
     .destroy = executor_destroy,
 };
 
+static const struct ddp_engine mover_engine = {
+    .announces_errors = true,
+    .prepare = executor_prepare,
+    .release = executor_release,
+    .run_head = mover_run_head,
+    .may_be_death = ddp_executor_may_be_death,
+    .waits_for_message = ddp_executor_waits_for_message,
+    .awaits = executor_awaits,
+    .stop = ddp_executor_stop,
+    .alloc = executor_alloc,
+    .free = executor_free,
+    .destroy = executor_destroy,
+};
+
 /* A step of the same operands may be of the other kind. */
 static bool is_exchangeable(int64_t a, int64_t b)
 {
@@ -192,16 +226,17 @@ static ddp_status pass_schedule(const struct ddp_cache *cache, struct ddp_schedu
     if (!ddp_fault_point_is_armed(cache->env->faults, DDP_FAULT_POINT_COLLECTIVE_SCHEDULE)) {
         return DDP_OK;
     }
-    words = ddp_mem_array(cache->mem, 2 * schedule->step_count, sizeof(*words));
+    words = ddp_mem_array(cache->mem, 3 * schedule->step_count, sizeof(*words));
     if (words == NULL) {
         return DDP_E_NOMEM;
     }
     for (size_t i = 0; i < schedule->step_count; i++) {
         words[2 * i] = schedule->steps[i].kind;
         words[2 * i + 1] = schedule->steps[i].dep_count;
+        words[2 * schedule->step_count + i] = schedule->steps[i].round;
     }
     context.data = words;
-    context.elem_count = 2 * schedule->step_count;
+    context.elem_count = 3 * schedule->step_count;
     context.dtype = DDP_DTYPE_I64;
     if (ddp_fault_point(cache->env->faults, DDP_FAULT_POINT_COLLECTIVE_SCHEDULE, &context) ==
         DDP_FAULT_FAIL) {
@@ -209,13 +244,15 @@ static ddp_status pass_schedule(const struct ddp_cache *cache, struct ddp_schedu
     }
     for (size_t i = 0; status == DDP_OK && i < schedule->step_count; i++) {
         struct ddp_step *step = &schedule->steps[i];
+        int64_t round = words[2 * schedule->step_count + i];
 
         if (!is_exchangeable(words[2 * i], step->kind) || words[2 * i + 1] < 0 ||
-            words[2 * i + 1] > step->dep_count) {
+            words[2 * i + 1] > step->dep_count || round < 0 || round > UINT32_MAX) {
             status = DDP_E_INVALID;
         } else {
             step->kind = (enum ddp_step_kind)words[2 * i];
             step->dep_count = (uint32_t)words[2 * i + 1];
+            step->round = (uint32_t)round;
         }
     }
     ddp_mem_free(cache->mem, words);
@@ -323,8 +360,9 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
     if (status != DDP_OK) {
         goto out;
     }
-    status = ddp_queue_init(&executor->queue, &executor_engine, env, device, transport,
-                            config->comm, config->member_rank);
+    status =
+        ddp_queue_init(&executor->queue, config->mover != NULL ? &mover_engine : &executor_engine,
+                       env, device, transport, config->comm, config->member_rank);
     if (status != DDP_OK) {
         (void)ddp_err_set(err, status, "no memory for a collective");
         goto out;
@@ -337,6 +375,7 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
     }
     executor->is_checked = config->is_checked || config->is_agreement;
     executor->is_agreement = config->is_agreement;
+    executor->mover = config->mover;
     executor->cache.ops = &compiled_ops;
     executor->cache.mem = env->mem;
     executor->cache.env = env;

@@ -4,6 +4,7 @@
 #define DDPCORE_COLLECTIVE_EXECUTOR_H
 
 #include "ddpcore/collective/compiled.h"
+#include "ddpcore/collective/mover.h"
 #include "ddpcore/collective/queue.h"
 
 struct ddp_executor {
@@ -12,10 +13,13 @@ struct ddp_executor {
     bool is_agreement;
     struct ddp_cache cache;
     struct ddp_compiled_scratch scratch;
-    bool is_running;          /* the head's schedule was started */
-    uint64_t signature;       /* of the head; 0 when not checked */
-    uint32_t next_stray;      /* peer whose oldest message is looked at next */
-    uint32_t *node_of_member; /* [member], or NULL: all are on one node */
+    bool is_running;              /* the head's schedule was started */
+    uint64_t signature;           /* of the head; 0 when not checked */
+    uint32_t next_stray;          /* peer whose oldest message is looked at next */
+    uint32_t *node_of_member;     /* [member], or NULL: all are on one node */
+    struct ddp_coll_mover *mover; /* of all-reduces, or NULL: schedules do them */
+    bool is_moving;               /* it has begun with the head, which way is of */
+    struct ddp_coll_way way;
 };
 
 /* Try one active step of the head's schedule: OK, PENDING, or an error that ends the group. */
@@ -23,5 +27,17 @@ ddp_status ddp_executor_step(struct ddp_executor *executor, struct ddp_compiled 
                              uint32_t index);
 /* A message of another collective: tell everybody, if messages are checked. E_MISMATCH. */
 ddp_status ddp_executor_mismatch(struct ddp_executor *executor);
+
+/* executor_move.c: collectives that the group's mover does. In a checked group an agreement comes
+ * first, as a schedule. */
+bool ddp_executor_moves(const struct ddp_executor *executor, const struct ddp_coll_args *args);
+/* Go on with the head, whose agreement is over. */
+ddp_status ddp_executor_move(struct ddp_executor *executor, struct ddp_coll_work *head);
+/* Slots of struct ddp_engine. */
+bool ddp_executor_may_be_death(const struct ddp_queue *queue, ddp_status error,
+                               ddp_status *out_unexplained);
+bool ddp_executor_waits_for_message(const struct ddp_queue *queue,
+                                    const struct ddp_coll_work *head);
+void ddp_executor_stop(struct ddp_queue *queue, ddp_status status);
 
 #endif

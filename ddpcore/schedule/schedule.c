@@ -148,45 +148,68 @@ static const char *step_name(enum ddp_step_kind kind)
     return names[kind];
 }
 
-static void print_number(struct ddp_text *out, const char *label, uint64_t value)
-{
-    ddp_text_add_str(out, label, 0);
-    ddp_text_add_u64(out, value, 0);
-}
+/* A line: 13 numbers of up to 20 digits, and the words between them. */
+enum { STEP_CHARS_MAX = 13 * 20 + 128 };
 
-static void print_range(struct ddp_text *out, const char *label, const struct ddp_range *range)
+static char *put_text(char *at, const char *text)
 {
-    ddp_text_add_str(out, label, 0);
-    if (range->buffer == DDP_BUFFER_SCRATCH) {
-        print_number(out, "s", range->scratch);
-    } else {
-        ddp_text_add_str(out, range->buffer == DDP_BUFFER_INPUT ? "in" : "out", 0);
+    while (*text != '\0') {
+        *at++ = *text++;
     }
-    print_number(out, ":", range->first);
-    print_number(out, "+", range->elem_count);
+    return at;
 }
 
-/* Without printf: a ring of 1,024 ranks has two million steps. */
+static char *put_number(char *at, const char *label, uint64_t value)
+{
+    char digits[20];
+    size_t count = 0;
+
+    at = put_text(at, label);
+    do {
+        digits[count++] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    while (count > 0) {
+        *at++ = digits[--count];
+    }
+    return at;
+}
+
+static char *put_range(char *at, const char *label, const struct ddp_range *range)
+{
+    at = put_text(at, label);
+    if (range->buffer == DDP_BUFFER_SCRATCH) {
+        at = put_number(at, "s", range->scratch);
+    } else {
+        at = put_text(at, range->buffer == DDP_BUFFER_INPUT ? "in" : "out");
+    }
+    return put_number(put_number(at, ":", range->first), "+", range->elem_count);
+}
+
+/* Without printf, and a line at a time: a ring of 1,024 ranks has two million steps. */
 static void print_step(struct ddp_text *out, size_t index, const struct ddp_step *step)
 {
-    print_number(out, "", index);
-    print_number(out, " round=", step->round);
-    ddp_text_add_str(out, " ", 0);
-    ddp_text_add_str(out, step_name(step->kind), 0);
+    char line[STEP_CHARS_MAX];
+    char *at = put_number(line, "", index);
+
+    at = put_text(put_number(at, " round=", step->round), " ");
+    at = put_text(at, step_name(step->kind));
     if (has_peer(step->kind)) {
-        print_number(out, " peer=", step->peer);
+        at = put_number(at, " peer=", step->peer);
     }
     if (has_dst(step->kind)) {
-        print_range(out, " dst=", &step->dst);
+        at = put_range(at, " dst=", &step->dst);
     }
     if (has_src(step->kind)) {
-        print_range(out, " src=", &step->src);
+        at = put_range(at, " src=", &step->src);
     }
-    ddp_text_add_str(out, " deps=", 0);
+    at = put_text(at, " deps=");
     for (uint32_t i = 0; i < step->dep_count; i++) {
-        print_number(out, i == 0 ? "" : ",", step->dep[i]);
+        at = put_number(at, i == 0 ? "" : ",", step->dep[i]);
     }
-    ddp_text_add_str(out, "\n", 0);
+    *at++ = '\n';
+    DDP_ASSERT((size_t)(at - line) <= sizeof line);
+    ddp_text_add_bytes(out, line, (size_t)(at - line));
 }
 
 void ddp_schedule_print(const struct ddp_schedule *schedule, struct ddp_text *out)

@@ -281,6 +281,18 @@ void ddp_recorder_wait_begin(struct ddp_recorder *recorder, enum ddp_wait_kind k
     page_end(recorder->page);
 }
 
+bool ddp_recorder_is_waiting(const struct ddp_recorder *recorder)
+{
+    return recorder != NULL && own(&recorder->page->wait_kind) != DDP_WAIT_NONE;
+}
+
+void ddp_recorder_plugin(struct ddp_recorder *recorder, bool is_inside)
+{
+    if (recorder != NULL) {
+        put(&recorder->page->plugin_ns, is_inside ? ddp_clock_now_ns(recorder->clock) : 0);
+    }
+}
+
 void ddp_recorder_wait_peer(struct ddp_recorder *recorder, int32_t peer)
 {
     uint64_t shown = (uint64_t)((int64_t)peer + 1);

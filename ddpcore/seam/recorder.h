@@ -73,6 +73,7 @@ uint32_t ddp_coll_output_blocks(enum ddp_coll_kind kind, uint32_t member_count, 
     X(DDP_ROLE_PROBE, "probe")                   \
     X(DDP_ROLE_REBUILD, "rebuild")               \
     X(DDP_ROLE_EVALUATION, "evaluation")         \
+    X(DDP_ROLE_BATCH_NORM, "batch_norm")         \
     X(DDP_ROLE_FOUND_INF, "found_inf")
 enum ddp_coll_role {
 #define X(id, name) id,
@@ -141,8 +142,11 @@ struct ddp_page {
     uint64_t revoke_rank;   /* rank that this rank saw revoke the group, + 1; 0 = none */
     uint64_t revoke_status; /* (uint32_t)status of that revocation */
     uint64_t event_count;   /* entries written so far */
-    /* Outside of change: the process's last wait, written by its idle if it is given these. */
+    /* Outside of change: the process's last wait, written by its idle if it is given these; */
     struct ddp_idle_polls polls;
+    /* when the host entered code of a plug-in that it has not left, nor waits in; 0 = it is in
+     * none. */
+    uint64_t plugin_ns;
 };
 
 /* Memory for one rank: page, progress words in a page of their own, ring; a multiple of 4096. */
@@ -198,6 +202,10 @@ void ddp_recorder_wait_begin(struct ddp_recorder *recorder, enum ddp_wait_kind k
 /* peer: rank whose message is missing, or -1. Cheap when unchanged. */
 void ddp_recorder_wait_peer(struct ddp_recorder *recorder, int32_t peer);
 void ddp_recorder_wait_end(struct ddp_recorder *recorder);
+/* Whether the rank waits by what it has shown. */
+bool ddp_recorder_is_waiting(const struct ddp_recorder *recorder);
+/* The host enters code of a plug-in, or leaves it. Not a sign of life. */
+void ddp_recorder_plugin(struct ddp_recorder *recorder, bool is_inside);
 void ddp_recorder_message(struct ddp_recorder *recorder);
 void ddp_recorder_revoked(struct ddp_recorder *recorder, uint32_t rank, ddp_status status);
 /* The rank passes an armed fault point (enum ddp_fault_point): sets last_point. */

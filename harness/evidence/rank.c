@@ -232,6 +232,13 @@ static bool is_made_to_exit(const struct harness_emulation *e, uint32_t rank)
     return false;
 }
 
+/* By a plug-in that has no schedules. */
+static bool is_moved(const struct harness_emulation *e, enum ddp_coll_kind kind)
+{
+    return e->input->plan->job.collective.engine == HARNESS_ENGINE_OPAQUE &&
+           kind == DDP_COLL_ALL_REDUCE;
+}
+
 /* Every collective that went by a schedule left it. */
 static void check_schedules(const struct harness_emulation *e, uint32_t rank,
                             struct harness_gap *out)
@@ -240,7 +247,8 @@ static void check_schedules(const struct harness_emulation *e, uint32_t rank,
     const struct harness_trace_event *const *list =
         harness_index_list(&e->index, rank, DDP_EVENT_COLL_DONE, &count);
 
-    if (e->input->plan->job.collective.engine != HARNESS_ENGINE_SCHEDULE ||
+    if ((e->input->plan->job.collective.engine != HARNESS_ENGINE_SCHEDULE &&
+         e->input->plan->job.collective.engine != HARNESS_ENGINE_OPAQUE) ||
         e->input->run_dir == NULL) {
         return;
     }
@@ -250,7 +258,7 @@ static void check_schedules(const struct harness_emulation *e, uint32_t rank,
         const struct harness_schedule_set *set =
             harness_schedules_find(&e->schedules, op.kind, NULL, arg[2], op.dtype, op.root);
 
-        if (harness_index_status(arg[3]) == DDP_OK &&
+        if (harness_index_status(arg[3]) == DDP_OK && !is_moved(e, op.kind) &&
             !harness_evidence_is_disturbed(e, rank, list[i]->entry.step) &&
             (set == NULL || rank >= set->size || set->member[rank] == NULL)) {
             harness_gap_set(out,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ddpcore/mpi/mpi.h"
+#include "harness/plugin/plugin.h"
 
 const char *harness_mpi_path(void)
 {
@@ -38,8 +39,20 @@ ddp_status harness_mpi_check(const struct harness_plan *plan, enum harness_launc
                              struct ddp_err *err)
 {
     char version[128];
+    bool is_needed = harness_plan_is_mpi(plan);
 
-    if (!harness_plan_is_mpi(plan)) {
+    if (plan->job.collective.engine == HARNESS_ENGINE_OPAQUE) {
+        struct harness_plugin_about about;
+
+        /* What is wrong with it, ranks say. */
+        is_needed = harness_plugin_describe("/proc/self/exe", plan->job.collective.plugin, &about,
+                                            err) == DDP_OK &&
+                    (about.needs & DDPROVE_COLL_BY_MPIRUN) != 0;
+        if (is_needed && launcher == HARNESS_LAUNCHER_MPIRUN) {
+            return DDP_OK; /* it is linked with an MPI of its own */
+        }
+    }
+    if (!is_needed) {
         return DDP_OK;
     }
     if (launcher != HARNESS_LAUNCHER_MPIRUN) {

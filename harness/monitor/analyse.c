@@ -71,6 +71,7 @@ static void add_hang(const struct harness_view *view, struct harness_finding *fi
         harness_draft_add(finding, is_owed ? ", before posting " : ", inside ");
         harness_draft_add_op(view, finding);
     }
+    harness_draft_add_plugin(view, rank, finding);
     harness_draft_add_victims(finding);
     harness_findings_add(out, finding);
 }

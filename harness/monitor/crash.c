@@ -106,6 +106,7 @@ static void say_crash(const struct harness_view *view, uint32_t rank,
         harness_draft_add(finding, is_open ? ", inside " : ", after ");
         harness_draft_add_op(view, finding);
     }
+    harness_draft_add_plugin(view, rank, finding);
     harness_draft_add_victims(finding);
 }
 

@@ -150,6 +150,16 @@ void harness_draft_add_op(const struct harness_view *view, struct harness_findin
     harness_draft_add(finding, ")");
 }
 
+void harness_draft_add_plugin(const struct harness_view *view, uint32_t rank,
+                              struct harness_finding *finding)
+{
+    const char *path = view->plan->job.collective.plugin;
+
+    if (view->cut->pages[rank].plugin_ns != 0 && path != NULL) {
+        harness_draft_add(finding, ", in the code of %s", path);
+    }
+}
+
 void harness_draft_add_victims(struct harness_finding *finding)
 {
     uint32_t count = harness_rank_set_count(&finding->victims);

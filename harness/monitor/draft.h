@@ -40,6 +40,9 @@ void harness_draft_add_signature(struct harness_finding *finding, struct ddp_eve
 void harness_draft_add_place(struct harness_finding *finding);
 /* "all_reduce seq 12 (bucket 1: fc1.bias, fc1.weight)". */
 void harness_draft_add_op(const struct harness_view *view, struct harness_finding *finding);
+/* ", in the code of ./mine.so", if the rank is. */
+void harness_draft_add_plugin(const struct harness_view *view, uint32_t rank,
+                              struct harness_finding *finding);
 /* "; rank 0 waits", if a rank does. */
 void harness_draft_add_victims(struct harness_finding *finding);
 

@@ -23,11 +23,18 @@ bool harness_graph_is_live(const struct harness_cut *cut, uint32_t rank)
            !harness_graph_is_over(cut, rank);
 }
 
+/* Its wait has called a plug-in, and that does not return: it is host code like other. */
+static bool is_kept_by_plugin(const struct harness_cut *cut, uint32_t rank)
+{
+    return cut->pages[rank].plugin_ns != 0 &&
+           harness_graph_age_ns(cut, cut->pages[rank].plugin_ns) > HARNESS_MONITOR_PLUGIN_HOLD_NS;
+}
+
 bool harness_graph_is_waiting(const struct harness_cut *cut, uint32_t rank)
 {
     return harness_graph_is_live(cut, rank) &&
            cut->processes[rank].state == HARNESS_PROCESS_RUNNING &&
-           cut->pages[rank].wait_kind != DDP_WAIT_NONE;
+           cut->pages[rank].wait_kind != DDP_WAIT_NONE && !is_kept_by_plugin(cut, rank);
 }
 
 enum ddp_phase harness_graph_phase(const struct harness_cut *cut, uint32_t rank)

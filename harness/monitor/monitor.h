@@ -50,6 +50,8 @@ struct harness_cut {
 
 /* A stopped process counts only after this long: a stop of 50 ms that ends by itself is no hang. */
 #define HARNESS_MONITOR_STOP_HOLD_NS UINT64_C(80000000)
+/* A plug-in that has not returned for this long keeps its rank from waiting. */
+#define HARNESS_MONITOR_PLUGIN_HOLD_NS UINT64_C(100000000)
 /* A circle of waits that involves several groups or the store counts only after this long: the
  * answer that ends it may have arrived at a rank that has no CPU yet. */
 #define HARNESS_MONITOR_CYCLE_HOLD_NS UINT64_C(1500000000)

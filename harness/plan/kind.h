@@ -291,13 +291,14 @@ enum harness_action_kind {
 };
 
 /* What moves the data of collectives. X(identifier, name, device whose memory it moves, meaning)
- * An engine with a name is opaque: the order of its sums is not known until it was measured, and it
- * has real processes only. NULL: the collective has the name of its schedule, "ring", "nccl/ring".
+ * An engine with a name is opaque. NULL: the collective has the name of its schedule, "ring",
+ * "nccl/ring", or the path of a plug-in.
  */
 #define HARNESS_ENGINE_TABLE(X)                                                                    \
     X(HARNESS_ENGINE_SCHEDULE, NULL, HARNESS_DEVICE_CPU, "a schedule on the core's own transport") \
     X(HARNESS_ENGINE_NCCL_SCHEDULE, NULL, HARNESS_DEVICE_CUDA,                                     \
       "one of those above over NCCL's send and receive, on cuda")                                  \
+    X(HARNESS_ENGINE_OPAQUE, NULL, HARNESS_DEVICE_CPU, "a plug-in that moves the data itself")     \
     X(HARNESS_ENGINE_MPI, "mpi", HARNESS_DEVICE_CPU,                                               \
       "Open MPI's own, on cpu with --launcher mpirun")                                             \
     X(HARNESS_ENGINE_NCCL, "nccl", HARNESS_DEVICE_CUDA, "NCCL's own, on cuda")
@@ -308,11 +309,13 @@ struct harness_engine_traits {
     const char *meaning;
 };
 const struct harness_engine_traits *harness_engine_traits(enum harness_engine engine);
+/* The order of its sums is not known until it was measured, and it has real processes only. */
+bool harness_engine_is_opaque(enum harness_engine engine);
 
 struct harness_collective {
     enum harness_engine engine;
     enum ddp_algorithm_id algorithm; /* of a schedule; NONE: the engine chooses */
-    const char *plugin; /* path of a shared object that emits the schedules; NULL: none. Borrowed */
+    const char *plugin; /* path of the shared object that does it; NULL: none. Borrowed */
 };
 /* Collectives that a job may name, in the order of the list; false past its end. */
 bool harness_collective_at(size_t index, struct harness_collective *out, const char **out_name);

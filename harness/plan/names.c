@@ -74,6 +74,11 @@ const struct harness_engine_traits *harness_engine_traits(enum harness_engine en
     return &engines[engine];
 }
 
+bool harness_engine_is_opaque(enum harness_engine engine)
+{
+    return engine == HARNESS_ENGINE_OPAQUE || harness_engine_traits(engine)->name != NULL;
+}
+
 /* The opaque engines, then each schedule as it is and over NCCL. */
 bool harness_collective_at(size_t index, struct harness_collective *out, const char **out_name)
 {

@@ -125,9 +125,14 @@ bool harness_plan_is_mpi(const struct harness_plan *plan)
     return plan->job.collective.engine == HARNESS_ENGINE_MPI;
 }
 
+bool harness_plan_may_use_mpi(const struct harness_plan *plan)
+{
+    return harness_plan_is_mpi(plan) || plan->job.collective.engine == HARNESS_ENGINE_OPAQUE;
+}
+
 bool harness_plan_is_opaque(const struct harness_plan *plan)
 {
-    return harness_engine_traits(plan->job.collective.engine)->name != NULL;
+    return harness_engine_is_opaque(plan->job.collective.engine);
 }
 
 const char *harness_plan_algorithm(const struct harness_plan *plan)

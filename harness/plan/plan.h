@@ -72,7 +72,10 @@ struct harness_join {
 struct harness_job {
 #define JOB MEMBER
 #include "harness/plan/key.def"
-    uint32_t start_step; /* of a restored run: steps its checkpoint has completed; never parsed */
+    /* Never parsed: of a restored run, steps its checkpoint has completed, and where its epoch goes
+     * on if it has another number of ranks. */
+    uint32_t start_step;
+    uint64_t start_index, start_epoch, start_used; /* as struct ref_shard_start */
 };
 
 /* When a fault fires: every field that is set must match (-1 = any); hit counts the matches of the
@@ -203,6 +206,8 @@ bool harness_plan_is_cuda(const struct harness_plan *plan);
 bool harness_plan_is_mpi(const struct harness_plan *plan);
 /* Whether nobody knows in which order its all-reduce adds until that was measured. */
 bool harness_plan_is_opaque(const struct harness_plan *plan);
+/* MPI, or a plug-in, which may be an MPI's. */
+bool harness_plan_may_use_mpi(const struct harness_plan *plan);
 /* The all-reduce's algorithm as its dumped schedules name it; NULL if it was not chosen. */
 const char *harness_plan_algorithm(const struct harness_plan *plan);
 

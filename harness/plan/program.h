@@ -52,6 +52,10 @@ struct harness_tables {
     /* What only the run can know: the buckets that rank 0 announced then, if they are others. The
      * program that is judged with has them, so that one wrong list is one finding. NULL: none. */
     const struct harness_buckets *announced;
+    /* The weights of BatchNorms, in the order of the forward pass. A backward pass comes to one
+     * when all parameters from its weight on are ready. */
+    const uint32_t *batch_norms;
+    size_t batch_norm_count;
 };
 
 struct harness_program {

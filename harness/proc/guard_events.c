@@ -71,7 +71,7 @@ static void note_end(struct harness_proc_job *job, uint32_t rank)
         mpirun->has_failure = is_failure && !self->is_ended_by_us;
         if (mpirun->has_failure) {
             mpirun->failed = &mpirun->guards[rank];
-        } else if (!harness_plan_is_mpi(job->config->plan)) {
+        } else if (!harness_plan_may_use_mpi(job->config->plan)) {
             harness_proc_mpirun_release(mpirun, rank);
         }
     }

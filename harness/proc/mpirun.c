@@ -73,7 +73,7 @@ static ddp_status make_environment(struct harness_proc_job *job, char ***out)
     /* Open MPI up to 4, and Open MPI from 5 on. */
     harness_proc_env_add(&env, "OMPI_MCA_orte_tmpdir_base=%s", mpirun->files_path);
     harness_proc_env_add(&env, "PRTE_MCA_prte_tmpdir_base=%s", mpirun->files_path);
-    if (harness_plan_is_mpi(job->config->plan)) {
+    if (harness_plan_may_use_mpi(job->config->plan)) {
         add_mpi_settings(&env, mpirun);
     }
     if (geteuid() == 0) {

@@ -106,7 +106,7 @@ static ddp_status open_folders(const struct harness_launch_config *config, struc
                                struct ddp_err *err)
 {
     DDP_TRY(open_folder(config, "schedules", mem, err));
-    if (harness_plan_is_cuda(config->plan) || harness_plan_is_mpi(config->plan)) {
+    if (harness_plan_is_cuda(config->plan) || harness_plan_is_opaque(config->plan)) {
         DDP_TRY(open_folder(config, "trees", mem, err));
     }
     return config->rank.wanted_count > 0 ? write_wanted(config, mem, err) : DDP_OK;

@@ -80,6 +80,7 @@ void harness_session_close_device(struct harness_session *session)
     /* Unmapped only now, after the device's end: unmapping earlier would wait for a kernel that is
      * stuck. */
     session->device->ops->destroy(session->device);
+    harness_opaque_mover_close(&session->opaque, false);
     ddp_nccl_library_close(session->nccl);
     ddp_mpi_library_close(session->mpi);
 }
@@ -167,13 +168,19 @@ static ddp_status create_schedules(struct harness_session *session, bool is_stri
     DDP_ASSERT(status == DDP_OK); /* the reader of scenarios has checked them */
     config.node_of_rank = job->nodes;
     config.observer = session->options->run_dir != NULL ? &session->dump.observer : NULL;
-    if (session->plan->job.collective.plugin != NULL) {
+    if (job->collective.engine == HARNESS_ENGINE_OPAQUE) {
+        status = harness_opaque_mover_open(&session->opaque, job->collective.plugin, session->env,
+                                           transport, session->err);
+        config.mover = &session->opaque.mover;
+    } else if (job->collective.plugin != NULL) {
         harness_plugin_emitter_init(&session->plugin, session->plan->job.collective.plugin,
                                     session->err);
         config.emitter = &session->plugin.emitter;
     }
-    status = ddp_coll_schedule_create(session->env, transport, session->device, &config, out,
-                                      session->err);
+    if (status == DDP_OK) {
+        status = ddp_coll_schedule_create(session->env, transport, session->device, &config, out,
+                                          session->err);
+    }
     if (status != DDP_OK) {
         transport->ops->destroy(transport);
     }
@@ -190,6 +197,7 @@ static ddp_status create_engine(struct harness_session *session, bool is_strict,
     case HARNESS_ENGINE_MPI:
         return create_mpi(session, is_strict, transport, out);
     case HARNESS_ENGINE_SCHEDULE:
+    case HARNESS_ENGINE_OPAQUE:
     case HARNESS_ENGINE_COUNT:
         break;
     }
@@ -224,6 +232,7 @@ void harness_session_finish_collective(struct harness_session *session)
     if (session->mpi != NULL) {
         (void)!ddp_coll_mpi_finish(session->engine, session->plan->job.timeout_ns);
     }
+    harness_opaque_mover_close(&session->opaque, true);
 }
 
 /* NCCL and MPI do not say in which order they add. A judged run measures it, for element counts and

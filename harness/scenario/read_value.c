@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "harness/scenario/exports.h"
 #include "harness/scenario/reader.h"
 #include "reference/data.h"
 #include "reference/model.h"
@@ -101,7 +102,8 @@ ddp_status harness_read_name(const struct harness_reader *reader, const struct h
     return DDP_OK;
 }
 
-/* A path begins with a dot or a slash, which no name does. */
+/* A path begins with a dot or a slash, which no name does. Which form of plug-in it is, is read off
+ * the file: nobody's code runs while a scenario is read. */
 static ddp_status read_plugin(const struct harness_reader *reader,
                               const struct harness_yaml_node *node,
                               struct harness_collective *member)
@@ -111,6 +113,10 @@ static ddp_status read_plugin(const struct harness_reader *reader,
         return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
                                  "%s: %s; name a shared object that ddprove coll check knows",
                                  node->text, strerror(errno));
+    }
+    if (!harness_file_exports(node->text, "ddprove_coll_plugin") &&
+        harness_file_exports(node->text, "ddprove_coll_opaque_plugin")) {
+        member->engine = HARNESS_ENGINE_OPAQUE;
     }
     return harness_reader_keep(reader, node->text, &member->plugin);
 }

@@ -153,7 +153,7 @@ static void fill_inputs(struct proof *proof)
 {
     for (uint32_t r = 0; r < proof->set->size; r++) {
         struct harness_span input = harness_schedule_input(proof->set->member[r]);
-        const struct harness_tile_row *row = &proof->rows[r][input.buffer];
+        struct harness_tile_row *row = &proof->rows[r][input.buffer];
 
         for (size_t i = harness_tile_at(row, input.first); input.elem_count > 0 && i < row->count;
              i++) {
@@ -205,8 +205,8 @@ static bool combine(const struct proof *proof, const struct harness_schedule_eve
 static bool run_event(struct proof *proof, const struct harness_schedule_event *event)
 {
     struct ends ends = ends_of(proof, event);
-    const struct harness_tile_row *read = &proof->rows[ends.from][ends.source.buffer];
-    const struct harness_tile_row *written = &proof->rows[event->rank][ends.target.buffer];
+    struct harness_tile_row *read = &proof->rows[ends.from][ends.source.buffer];
+    struct harness_tile_row *written = &proof->rows[event->rank][ends.target.buffer];
     size_t end = ends.target.first + ends.target.elem_count;
     size_t i = harness_tile_at(read, ends.source.first);
 
@@ -340,7 +340,7 @@ static void check_outputs(const struct proof *proof)
     uint64_t total = total_weight(proof);
 
     for (uint32_t r = 0; r < proof->set->size; r++) {
-        const struct harness_tile_row *row = &proof->rows[r][1];
+        struct harness_tile_row *row = &proof->rows[r][1];
         struct harness_span output = harness_schedule_output(proof->set->member[r]);
 
         for (size_t i = harness_tile_at(row, output.first);
@@ -460,4 +460,22 @@ ddp_status harness_schedule_set_prove(const struct harness_schedule_set *set,
         return DDP_OK;
     }
     return set->any->kind == DDP_COLL_BARRIER ? prove_barrier(&proof) : prove_contents(&proof);
+}
+
+ddp_status harness_schedule_set_prove_rounds(const struct harness_schedule_set *set,
+                                             struct harness_findings *out)
+{
+    const struct proof proof = {.set = set, .mem = set->mem, .out = out};
+    struct harness_step_place place = HARNESS_STEP_PLACE_NONE;
+    bool is_right = true;
+    char text[160] = "";
+
+    if (!set->is_ordered) {
+        return DDP_OK;
+    }
+    DDP_TRY(harness_schedule_rounds_check(set, &is_right, &place, text, sizeof(text)));
+    if (!is_right) {
+        violate(&proof, HARNESS_VERDICT_MISMATCH_ORDER, place, text);
+    }
+    return DDP_OK;
 }

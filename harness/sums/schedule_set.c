@@ -6,7 +6,6 @@
 
 #include <string.h>
 
-#include "ddpcore/base/file.h"
 #include "harness/sums/arith.h"
 
 void harness_schedules_init(struct harness_schedules *schedules, struct ddp_mem *mem)
@@ -81,6 +80,18 @@ static ddp_status find_or_add_set(struct harness_schedules *schedules,
     return (*out)->member == NULL ? DDP_E_NOMEM : DDP_OK;
 }
 
+struct harness_schedule *harness_schedules_member(const struct harness_schedules *schedules,
+                                                  const struct harness_schedule *like)
+{
+    DDP_ASSERT(like->rank < like->size);
+    for (size_t s = 0; s < schedules->set_count; s++) {
+        if (is_same_operation(schedules->sets[s].any, like)) {
+            return schedules->sets[s].member[like->rank];
+        }
+    }
+    return NULL;
+}
+
 ddp_status harness_schedules_add(struct harness_schedules *schedules,
                                  const struct harness_schedule *schedule, struct ddp_err *err)
 {
@@ -111,27 +122,6 @@ ddp_status harness_schedules_add(struct harness_schedules *schedules,
     return DDP_OK;
 }
 
-static ddp_status take_text(void *context, const char *text, struct ddp_err *err)
-{
-    struct harness_schedules *schedules = context;
-    struct harness_schedule schedule;
-    ddp_status status;
-
-    DDP_TRY(harness_schedule_parse(schedules->mem, text, &schedule, err));
-    status = harness_schedules_add(schedules, &schedule, err);
-    if (status != DDP_OK) {
-        harness_schedule_fini(&schedule);
-    }
-    return status;
-}
-
-ddp_status harness_schedules_load(struct harness_schedules *schedules, struct ddp_files *files,
-                                  const char *folder, struct ddp_err *err)
-{
-    DDP_TRY(ddp_files_each_text(files, folder, ".txt", schedules->mem, take_text, schedules, err));
-    return harness_schedules_order(schedules);
-}
-
 struct harness_schedule_set *harness_schedules_find(const struct harness_schedules *schedules,
                                                     enum ddp_coll_kind kind, const char *algorithm,
                                                     size_t elem_count, enum ddp_dtype dtype,
@@ -160,6 +150,7 @@ struct ordering {
     struct harness_schedule_set *set;
     bool **is_done;  /* [rank][step] */
     uint32_t **head; /* [rank][2 * peer + (0 sends, 1 receives)]: first step not yet taken */
+    uint32_t **next; /* [rank][step]: the next one of that direction and peer */
     size_t *first;   /* [rank]: all steps before it are done */
 };
 
@@ -168,23 +159,33 @@ static bool is_receive(const struct harness_schedule_step *step)
     return step->kind == HARNESS_STEP_RECV || step->kind == HARNESS_STEP_RECV_REDUCE;
 }
 
-/* Advance a queue's head to the next step of that direction and peer. */
-static uint32_t head_of(struct ordering *ordering, uint32_t rank, uint32_t peer, bool is_receiving)
+static uint32_t *queue_of(const struct ordering *ordering, uint32_t rank, uint32_t peer,
+                          bool is_receiving)
+{
+    DDP_ASSERT(peer < ordering->set->size && peer != rank);
+    return &ordering->head[rank][2 * (size_t)peer + (is_receiving ? 1 : 0)];
+}
+
+/* Messages of a direction and peer move in order: each step knows the next one, the last one and a
+ * queue without steps the number of all steps. */
+static void link_queues(struct ordering *ordering, uint32_t rank)
 {
     const struct harness_schedule *member = ordering->set->member[rank];
-    uint32_t *head = &ordering->head[rank][2 * (size_t)peer + (is_receiving ? 1 : 0)];
+    uint32_t end = (uint32_t)member->step_count;
 
-    DDP_ASSERT(peer < ordering->set->size && peer != rank);
-    while (*head < member->step_count) {
-        const struct harness_schedule_step *step = &member->steps[*head];
-        bool is_ours = is_receiving ? is_receive(step) : step->kind == HARNESS_STEP_SEND;
-
-        if (is_ours && step->peer == peer && !ordering->is_done[rank][*head]) {
-            break;
-        }
-        (*head)++;
+    for (size_t q = 0; q < 2 * (size_t)ordering->set->size; q++) {
+        ordering->head[rank][q] = end;
     }
-    return *head;
+    for (uint32_t s = end; s-- > 0;) {
+        const struct harness_schedule_step *step = &member->steps[s];
+
+        if (step->kind == HARNESS_STEP_SEND || is_receive(step)) {
+            uint32_t *head = queue_of(ordering, rank, step->peer, is_receive(step));
+
+            ordering->next[rank][s] = *head;
+            *head = s;
+        }
+    }
 }
 
 static bool is_free(const struct ordering *ordering, uint32_t rank, uint32_t index)
@@ -200,13 +201,22 @@ static bool is_free(const struct ordering *ordering, uint32_t rank, uint32_t ind
     return !ordering->is_done[rank][index];
 }
 
+static void finish(struct ordering *ordering, uint32_t rank, uint32_t index)
+{
+    const struct harness_schedule_step *step = &ordering->set->member[rank]->steps[index];
+
+    DDP_ASSERT(!ordering->is_done[rank][index]);
+    ordering->is_done[rank][index] = true;
+    if (step->kind == HARNESS_STEP_SEND || is_receive(step)) {
+        *queue_of(ordering, rank, step->peer, is_receive(step)) = ordering->next[rank][index];
+    }
+}
+
 static void take(struct ordering *ordering, const struct harness_schedule_event *event)
 {
-    DDP_ASSERT(!ordering->is_done[event->rank][event->step]);
-    ordering->is_done[event->rank][event->step] = true;
+    finish(ordering, event->rank, event->step);
     if (event->from_rank != HARNESS_NO_RANK) {
-        DDP_ASSERT(!ordering->is_done[event->from_rank][event->from_step]);
-        ordering->is_done[event->from_rank][event->from_step] = true;
+        finish(ordering, event->from_rank, event->from_step);
     }
     ordering->set->events[ordering->set->event_count++] = *event;
 }
@@ -223,8 +233,8 @@ static bool try_step(struct ordering *ordering, uint32_t rank, uint32_t index)
     }
     if (is_receive(step)) {
         event.from_rank = step->peer;
-        event.from_step = head_of(ordering, step->peer, rank, false);
-        if (head_of(ordering, rank, step->peer, true) != index ||
+        event.from_step = *queue_of(ordering, step->peer, rank, false);
+        if (*queue_of(ordering, rank, step->peer, true) != index ||
             event.from_step >= ordering->set->member[step->peer]->step_count ||
             !is_free(ordering, step->peer, event.from_step)) {
             return false;
@@ -271,17 +281,22 @@ static ddp_status allocate_ordering(struct ordering *ordering)
 
     ordering->is_done = ddp_mem_array(set->mem, set->size, sizeof(*ordering->is_done));
     ordering->head = ddp_mem_array(set->mem, set->size, sizeof(*ordering->head));
+    ordering->next = ddp_mem_array(set->mem, set->size, sizeof(*ordering->next));
     ordering->first = ddp_mem_array(set->mem, set->size, sizeof(*ordering->first));
-    if (ordering->is_done == NULL || ordering->head == NULL || ordering->first == NULL) {
+    if (ordering->is_done == NULL || ordering->head == NULL || ordering->next == NULL ||
+        ordering->first == NULL) {
         return DDP_E_NOMEM;
     }
     for (uint32_t r = 0; r < set->size; r++) {
         total += set->member[r]->step_count;
         ordering->is_done[r] = ddp_mem_array(set->mem, set->member[r]->step_count, sizeof(bool));
         ordering->head[r] = ddp_mem_array(set->mem, 2 * (size_t)set->size, sizeof(uint32_t));
-        if (ordering->is_done[r] == NULL || ordering->head[r] == NULL) {
+        ordering->next[r] = ddp_mem_array(set->mem, set->member[r]->step_count, sizeof(uint32_t));
+        if (ordering->is_done[r] == NULL || ordering->head[r] == NULL ||
+            ordering->next[r] == NULL) {
             return DDP_E_NOMEM;
         }
+        link_queues(ordering, r);
     }
     ddp_mem_free(set->mem, set->events);
     set->events = ddp_mem_array(set->mem, total, sizeof(*set->events));
@@ -300,9 +315,13 @@ static void free_ordering(struct ordering *ordering)
         if (ordering->head != NULL) {
             ddp_mem_free(mem, ordering->head[r]);
         }
+        if (ordering->next != NULL) {
+            ddp_mem_free(mem, ordering->next[r]);
+        }
     }
     ddp_mem_free(mem, ordering->is_done);
     ddp_mem_free(mem, ordering->head);
+    ddp_mem_free(mem, ordering->next);
     ddp_mem_free(mem, ordering->first);
 }
 

@@ -33,38 +33,6 @@ static ddp_status fail(const struct reader *reader, const char *what, const char
     return ddp_err_set(reader->err, DDP_E_PARSE, "line %d: %s: '%s'", reader->line, what, word);
 }
 
-/* Blocks of elem_count elements in a rank's input and output, by kind. */
-static const struct {
-    bool has_input_of_all, has_output_of_all; /* a block for each rank, else one */
-} shapes[DDP_COLL_KIND_COUNT] = {[DDP_COLL_ALL_GATHER] = {false, true},
-                                 [DDP_COLL_REDUCE_SCATTER] = {true, false},
-                                 [DDP_COLL_ALL_TO_ALL] = {true, true}};
-
-/* A reduction to a root leaves nothing on the other ranks. */
-static bool has_output(const struct harness_schedule *schedule)
-{
-    return schedule->kind != DDP_COLL_REDUCE || schedule->rank == schedule->root;
-}
-
-static size_t input_elems(const struct harness_schedule *schedule)
-{
-    return schedule->elem_count * (shapes[schedule->kind].has_input_of_all ? schedule->size : 1);
-}
-
-static size_t output_elems(const struct harness_schedule *schedule)
-{
-    size_t blocks = shapes[schedule->kind].has_output_of_all ? schedule->size : 1;
-
-    return has_output(schedule) ? schedule->elem_count * blocks : 0;
-}
-
-/* When input and output are one buffer and one of the two is a block of the other: where. */
-static size_t own_block(const struct harness_schedule *schedule)
-{
-    DDP_ASSERT(schedule->rank < schedule->size);
-    return schedule->rank * schedule->elem_count;
-}
-
 static bool next_line(struct reader *reader)
 {
     while (*reader->cursor != '\0') {
@@ -93,7 +61,9 @@ static char *next_word(struct reader *reader)
         return NULL;
     }
     word = reader->words;
-    reader->words += strcspn(word, " ");
+    while (*reader->words != ' ' && *reader->words != '\0') { /* words are short */
+        reader->words++;
+    }
     if (*reader->words == ' ') {
         *reader->words++ = '\0';
     }
@@ -197,16 +167,15 @@ static ddp_status parse_header(struct reader *reader)
     if (out->size > HARNESS_SCHEDULE_MEMBERS_MAX) {
         return fail(reader, "too many members", "");
     }
-    if ((shapes[out->kind].has_input_of_all || shapes[out->kind].has_output_of_all) &&
-        out->elem_count > SIZE_MAX / 16 / out->size) {
+    if (harness_schedule_is_of_all(out->kind) && out->elem_count > SIZE_MAX / 16 / out->size) {
         return fail(reader, "the data of all members would be too large", "");
     }
-    if (out->is_in_place && !has_output(out)) {
+    if (out->is_in_place && !harness_schedule_has_output(out)) {
         return fail(reader, "in place, where the rank has no output", "");
     }
     out->buffer_count = 2;
-    out->buffer_elem_count[0] = input_elems(out);
-    out->buffer_elem_count[1] = output_elems(out);
+    out->buffer_elem_count[0] = harness_schedule_input_elems(out);
+    out->buffer_elem_count[1] = harness_schedule_output_elems(out);
     if (out->is_in_place && out->buffer_elem_count[0] > out->buffer_elem_count[1]) {
         out->buffer_elem_count[1] = out->buffer_elem_count[0]; /* the output is a block of it */
     }
@@ -263,21 +232,55 @@ static ddp_status check_range(const struct reader *reader, uint32_t buffer,
                : fail_range(reader, range);
 }
 
+/* Cheaper than a call for each of the words that it is not. */
+static bool is_word(const char *word, const char *name)
+{
+    while (*word == *name && *word != '\0') {
+        word++;
+        name++;
+    }
+    return *word == *name;
+}
+
+/* Cuts "out:25+10" into its three parts; false: it has no such parts. */
+static bool split_span(char *text, char **out_first, char **out_count)
+{
+    char *at = text;
+
+    while (*at != ':' && *at != '+' && *at != '\0') {
+        at++;
+    }
+    if (*at != ':') {
+        return false;
+    }
+    *at++ = '\0';
+    *out_first = at;
+    while (*at != '+' && *at != '\0') {
+        at++;
+    }
+    if (*at != '+') {
+        return false;
+    }
+    *at++ = '\0';
+    *out_count = at;
+    return true;
+}
+
 /* "out:25+10": buffer, first element, count. */
 static ddp_status parse_span(const struct reader *reader, char *text, struct harness_span *out)
 {
     const struct harness_schedule *schedule = reader->out;
-    char *colon = strchr(text, ':');
-    char *plus = strchr(text, '+');
+    char *first = NULL;
+    char *count = NULL;
+    bool is_input;
 
-    if (colon == NULL || plus == NULL || plus < colon) {
+    if (!split_span(text, &first, &count)) {
         return fail(reader, "expected buffer:first+count", text);
     }
-    *colon = '\0';
-    *plus = '\0';
-    if (strcmp(text, "in") == 0) {
+    is_input = is_word(text, "in");
+    if (is_input) {
         out->buffer = schedule->is_in_place ? 1 : 0;
-    } else if (strcmp(text, "out") == 0) {
+    } else if (is_word(text, "out")) {
         out->buffer = 1;
     } else if (text[0] == 's') {
         DDP_TRY(parse_u32(reader, text + 1, &out->buffer));
@@ -285,13 +288,11 @@ static ddp_status parse_span(const struct reader *reader, char *text, struct har
     } else {
         return fail(reader, "unknown buffer", text);
     }
-    DDP_TRY(parse_size(reader, colon + 1, &out->first));
-    DDP_TRY(parse_size(reader, plus + 1, &out->elem_count));
+    DDP_TRY(parse_size(reader, first, &out->first));
+    DDP_TRY(parse_size(reader, count, &out->elem_count));
     if (schedule->is_in_place && out->buffer <= 1) {
-        bool is_input = strcmp(text, "in") == 0;
-
-        if (out->first + out->elem_count >
-            (is_input ? input_elems(schedule) : output_elems(schedule))) {
+        if (out->first + out->elem_count > (is_input ? harness_schedule_input_elems(schedule)
+                                                     : harness_schedule_output_elems(schedule))) {
             return fail_range(reader, out);
         }
         out->first += is_input ? harness_schedule_input(schedule).first
@@ -326,31 +327,39 @@ static ddp_status parse_deps(const struct reader *reader, char *text,
     return DDP_OK;
 }
 
-static ddp_status parse_step_word(struct reader *reader, char *word,
+static ddp_status parse_step_word(struct reader *reader, const char *word, char *value,
                                   struct harness_schedule_step *step)
 {
-    char *value = strchr(word, '=');
-
-    if (value == NULL) {
-        return fail(reader, "expected key=value", word);
-    }
-    *value++ = '\0';
-    if (strcmp(word, "src") == 0) {
+    if (is_word(word, "src")) {
         return parse_span(reader, value, &step->src);
     }
-    if (strcmp(word, "dst") == 0) {
+    if (is_word(word, "dst")) {
         return parse_span(reader, value, &step->dst);
     }
-    if (strcmp(word, "deps") == 0) {
+    if (is_word(word, "deps")) {
         return parse_deps(reader, value, step);
     }
-    if (strcmp(word, "peer") == 0) {
+    if (is_word(word, "peer")) {
         DDP_TRY(parse_u32(reader, value, &step->peer));
         return step->peer < reader->out->size && step->peer != reader->out->rank
                    ? DDP_OK
                    : fail(reader, "peer is no other member", value);
     }
-    return strcmp(word, "round") == 0 ? DDP_OK : fail(reader, "unknown key of a step", word);
+    if (is_word(word, "round")) {
+        return parse_u32(reader, value, &step->round);
+    }
+    return fail(reader, "unknown key of a step", word);
+}
+
+static enum harness_step_kind step_of(const char *word)
+{
+    int kind = 0;
+
+    while (kind < HARNESS_STEP_KIND_COUNT &&
+           !is_word(word, harness_step_name((enum harness_step_kind)kind))) {
+        kind++;
+    }
+    return (enum harness_step_kind)kind;
 }
 
 /* What a step needs: its ranges present and equal in length. */
@@ -391,15 +400,17 @@ static ddp_status parse_step(struct reader *reader, const char *number)
     }
     step.kind = HARNESS_STEP_KIND_COUNT;
     while ((word = next_word(reader)) != NULL) {
-        if (strchr(word, '=') != NULL) {
-            DDP_TRY(parse_step_word(reader, word, &step));
+        char *value = word;
+
+        while (*value != '=' && *value != '\0') {
+            value++;
+        }
+        if (*value == '=') {
+            *value++ = '\0';
+            DDP_TRY(parse_step_word(reader, word, value, &step));
             continue;
         }
-        for (int k = 0; k < HARNESS_STEP_KIND_COUNT; k++) {
-            if (strcmp(word, harness_step_name((enum harness_step_kind)k)) == 0) {
-                step.kind = (enum harness_step_kind)k;
-            }
-        }
+        step.kind = step_of(word);
         if (step.kind == HARNESS_STEP_KIND_COUNT) {
             return fail(reader, "unknown step", word);
         }
@@ -459,28 +470,6 @@ ddp_status harness_schedule_parse(struct ddp_mem *mem, const char *text,
         harness_schedule_fini(out);
     }
     return status;
-}
-
-struct harness_span harness_schedule_input(const struct harness_schedule *schedule)
-{
-    bool is_silent = schedule->kind == DDP_COLL_BROADCAST && schedule->rank != schedule->root;
-    struct harness_span input = {.elem_count = is_silent ? 0 : input_elems(schedule)};
-
-    DDP_ASSERT(schedule->buffer_count >= 2 && schedule->root < schedule->size);
-    if (schedule->is_in_place) {
-        bool is_block = schedule->kind == DDP_COLL_ALL_GATHER;
-
-        input.buffer = 1;
-        input.first = is_block ? own_block(schedule) : 0;
-    }
-    return input;
-}
-
-struct harness_span harness_schedule_output(const struct harness_schedule *schedule)
-{
-    bool is_block = schedule->is_in_place && schedule->kind == DDP_COLL_REDUCE_SCATTER;
-
-    return (struct harness_span){1, is_block ? own_block(schedule) : 0, output_elems(schedule)};
 }
 
 void harness_schedule_fini(struct harness_schedule *schedule)

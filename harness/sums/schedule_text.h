@@ -42,7 +42,8 @@ struct harness_span {
 #define HARNESS_STEP_DEPS_MAX        4
 struct harness_schedule_step {
     enum harness_step_kind kind;
-    uint32_t peer;
+    uint32_t round;
+    uint32_t peer; /* UINT32_MAX: it is no message */
     struct harness_span src, dst;
     uint32_t dep_count;
     uint32_t dep[HARNESS_STEP_DEPS_MAX]; /* earlier steps of this schedule */
@@ -76,6 +77,13 @@ struct harness_span harness_schedule_input(const struct harness_schedule *schedu
 /* Where its result lies after the last step; no elements where it has none (a reduction's members
  * but the root). */
 struct harness_span harness_schedule_output(const struct harness_schedule *schedule);
+
+/* schedule_shape.c. Whether a rank has an output: a reduction to a root leaves nothing elsewhere;
+ * how many elements its input and output have; whether one of them holds a block for each rank. */
+bool harness_schedule_has_output(const struct harness_schedule *schedule);
+size_t harness_schedule_input_elems(const struct harness_schedule *schedule);
+size_t harness_schedule_output_elems(const struct harness_schedule *schedule);
+bool harness_schedule_is_of_all(enum ddp_coll_kind kind);
 
 #ifdef __cplusplus
 }

@@ -18,12 +18,24 @@ void harness_tile_row_fini(struct harness_tile_row *row, struct ddp_mem *mem)
     row->tiles = NULL;
 }
 
-size_t harness_tile_at(const struct harness_tile_row *row, size_t at)
+static bool holds(const struct harness_tile_row *row, size_t index, size_t at)
+{
+    return index < row->count && row->tiles[index].first <= at &&
+           (index + 1 == row->count || at < row->tiles[index + 1].first);
+}
+
+size_t harness_tile_at(struct harness_tile_row *row, size_t at)
 {
     size_t low = 0;
     size_t high = row->count;
 
     DDP_ASSERT(at <= row->elem_count && row->tiles[0].first == 0);
+    for (size_t near = row->last > 0 ? row->last - 1 : 0; near <= row->last + 1; near++) {
+        if (holds(row, near, at)) {
+            row->last = near;
+            return near;
+        }
+    }
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
 
@@ -33,6 +45,7 @@ size_t harness_tile_at(const struct harness_tile_row *row, size_t at)
             high = middle;
         }
     }
+    row->last = low;
     return low;
 }
 
@@ -69,7 +82,7 @@ ddp_status harness_tile_cut(struct harness_tile_row *row, struct ddp_mem *mem, s
     return DDP_OK;
 }
 
-ddp_status harness_tile_copy_cuts(const struct harness_tile_row *from, size_t from_first,
+ddp_status harness_tile_copy_cuts(struct harness_tile_row *from, size_t from_first,
                                   struct harness_tile_row *to, size_t to_first, size_t elem_count,
                                   struct ddp_mem *mem, bool *out_is_new)
 {

@@ -26,6 +26,7 @@ struct harness_tile_row {
     struct harness_tile *tiles;
     size_t count, capacity;
     size_t elem_count; /* of the buffer */
+    size_t last;       /* the tile that was found last: the next one sought is often beside it */
 };
 
 /* One undefined tile over the whole buffer. Errors: E_NOMEM; _fini is right after both. */
@@ -33,7 +34,7 @@ DDP_MUST_USE ddp_status harness_tile_row_init(struct harness_tile_row *row, stru
                                               size_t elem_count);
 void harness_tile_row_fini(struct harness_tile_row *row, struct ddp_mem *mem);
 /* Index of the tile that holds element `at`; at == elem_count: the last one. */
-size_t harness_tile_at(const struct harness_tile_row *row, size_t at);
+size_t harness_tile_at(struct harness_tile_row *row, size_t at);
 /* The element behind the tile's last one. */
 size_t harness_tile_end(const struct harness_tile_row *row, size_t index);
 /* A tile begins at element `at` from now on (nothing to do behind the last element). Only while all
@@ -41,10 +42,10 @@ size_t harness_tile_end(const struct harness_tile_row *row, size_t index);
 DDP_MUST_USE ddp_status harness_tile_cut(struct harness_tile_row *row, struct ddp_mem *mem,
                                          size_t at, bool *out_is_new);
 /* Cuts the elem_count elements of `to` wherever those of `from` are cut. Errors: E_NOMEM. */
-DDP_MUST_USE ddp_status harness_tile_copy_cuts(const struct harness_tile_row *from,
-                                               size_t from_first, struct harness_tile_row *to,
-                                               size_t to_first, size_t elem_count,
-                                               struct ddp_mem *mem, bool *out_is_new);
+DDP_MUST_USE ddp_status harness_tile_copy_cuts(struct harness_tile_row *from, size_t from_first,
+                                               struct harness_tile_row *to, size_t to_first,
+                                               size_t elem_count, struct ddp_mem *mem,
+                                               bool *out_is_new);
 
 #ifdef __cplusplus
 }

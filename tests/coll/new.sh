@@ -33,8 +33,7 @@ for standard in c99 c17; do
 done
 says 'all_reduce mover: PASS, run by 1 to 4 ranks' coll check ./mover/mover.so --worlds 1-4
 grep -qF 'elements 0 to 18: (((0 1) 2) 3)' out || fail "its tree is not said: $(cat out)"
-ends 1 run "$scenario" --collective ./mover/mover.so --driver proc --out mover
-grep -qF 'has no schedules that could be looked at' out || fail "a job does not say why not: $(cat out)"
+says '1 passed, 0 failed' run "$scenario" --collective ./mover/mover.so --out mover
 
 # A job: same bits as the reference; the order of its sums is read off its own schedules.
 refused './none.so: No such file or directory; name a shared object' run "$scenario" --collective ./none.so

@@ -17,6 +17,9 @@ enum what {
     CRASH,       /* when it is called */
     LATER_CRASH, /* rank 1, in the fourth call */
     HANG,        /* of 5 ranks */
+    LATER_HANG,  /* rank 1 waits for nothing, when it has been called CALLS times */
+    SPIN,        /* rank 1 computes for ever, then */
+    LATE_CRASH,  /* rank 1 crashes, then */
     ERROR,       /* of 7 elements */
     BEHIND,      /* writes behind the output, if the count is odd */
     BEFORE,      /* writes before it */
@@ -46,6 +49,10 @@ enum what {
 #define WHAT RIGHT
 #endif
 
+#ifndef CALLS
+#define CALLS 100
+#endif
+
 enum { MANY = 1003, PADDED = 10240 };
 
 struct star {
@@ -61,6 +68,7 @@ struct star {
 };
 static struct star *first; /* of GLOBAL */
 static int has_failed;     /* of ONCE */
+static volatile int spun;  /* of SPIN */
 
 static int open_star(const struct ddprove_coll_host *host, void **out_self)
 {
@@ -292,6 +300,15 @@ static int go_wrong(struct star *star, const struct ddprove_coll_call *call)
     }
     while (WHAT == HANG && star->host.size == 5 && rank == 1) {
         star->host.wait(star->host.context);
+    }
+    while (WHAT == LATER_HANG && star->calls > CALLS && rank == 1) {
+        star->host.wait(star->host.context);
+    }
+    while (WHAT == SPIN && star->calls > CALLS && rank == 1) {
+        spun++;
+    }
+    if (WHAT == LATE_CRASH && star->calls > CALLS && rank == 1) {
+        abort();
     }
     if (WHAT == LEAK) {
         memset(malloc(512), 1, 512);

@@ -300,6 +300,36 @@ CT_TEST(monitor, tells_stuck_in_host_code_from_not_joined)
     cut_fini(&job);
 }
 
+/* A wait that has called a plug-in goes on as one while the plug-in comes back; one that does not
+ * is stuck in host code, and the plug-in is named. */
+CT_TEST(monitor, plugin_that_does_not_return)
+{
+    struct cut_job job;
+    const struct harness_finding *finding;
+
+    cut_init(&job, RANKS);
+    job.plan.job.collective.plugin = "./mine.so";
+    for (uint32_t r = 0; r < RANKS; r++) {
+        cut_still(&job, r, CUT_LATE_MS);
+        cut_wait(&job, r, cut_seq(1, 1), r == 2 ? -1 : 2);
+    }
+    job.pages[2].call_seq = cut_seq(1, 1);
+    job.pages[2].plugin_ns = CUT_NOW_NS - CUT_LATE_MS * CUT_MS;
+    finding = cut_only(&job, HARNESS_VERDICT_HANG_HOST);
+    CT_REQUIRE(finding != NULL);
+    cut_check_culprit(finding, 2);
+    CT_CHECK(strstr(finding->text, "in the code of ./mine.so") != NULL);
+    job.pages[2].plugin_ns = CUT_NOW_NS - CUT_MS;
+    finding = cut_only(&job, HARNESS_VERDICT_HANG_TEARDOWN);
+    CT_REQUIRE(finding != NULL);
+    CT_CHECK_EQ_U64(harness_rank_set_count(&finding->culprits), RANKS);
+    cut_process(&job, 2, HARNESS_PROCESS_SIGNALED, 11, 1);
+    finding = cut_only(&job, HARNESS_VERDICT_CRASH_SIGNALED);
+    CT_REQUIRE(finding != NULL);
+    CT_CHECK(strstr(finding->text, "in the code of ./mine.so") != NULL);
+    cut_fini(&job);
+}
+
 /* Others that are slow on their way to a wait: which of the two it is shows once they wait, or are
  * silent themselves. */
 CT_TEST(monitor, waits_for_slow_ranks_before_it_says_not_joined)
