@@ -113,9 +113,9 @@ static void average(const struct ddp_grad_bucket *bucket, const float *params, c
         float sum = 0.0F;
 
         for (uint32_t m = 0; m < member_count; m++) {
-            const float steps = (float)all[m * bucket->elem_count + i] - params[2 * m + 1];
+            const float steps = (float)all[m * bucket->elem_count + i] - params[2 * (size_t)m + 1];
 
-            sum += params[2 * m] * steps;
+            sum += params[2 * (size_t)m] * steps;
         }
         out[i] = sum / (float)bucket->divisor;
     }

@@ -99,7 +99,7 @@ static bool sent_by(struct harness_emulation *e, uint32_t rank, uint32_t step, b
 static void agree(struct harness_emulation *e, uint32_t step)
 {
     uint8_t *due =
-        e->is_judging ? &e->expected.found[(step - e->start_step) * (e->world + 1)] : NULL;
+        e->is_judging ? &e->expected.found[(size_t)(step - e->start_step) * (e->world + 1)] : NULL;
     bool is_any = false;
 
     for (uint32_t r = 0; r < e->world; r++) {

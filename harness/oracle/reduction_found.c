@@ -35,7 +35,7 @@ static const struct harness_op *op_of(const struct harness_emulation *e, uint32_
 void harness_reduction_check_found(const struct harness_emulation *e, struct harness_findings *out)
 {
     for (uint32_t step = e->start_step; step < e->end_step; step++) {
-        const uint8_t *due = &e->expected.found[(step - e->start_step) * (e->world + 1)];
+        const uint8_t *due = &e->expected.found[(size_t)(step - e->start_step) * (e->world + 1)];
         const struct harness_op *op = op_of(e, step);
         struct harness_rank_set wrong = harness_rank_set_in(ddp_mem_pool_mem(e->sets));
         struct harness_finding finding;

@@ -93,14 +93,14 @@ struct harness_session {
     float *targets;
 
     double lr_world;       /* what the learning rate is scaled by, */
-    int64_t lr_late_steps; /* by how much its schedule is late, */
+    int64_t lr_late_steps; /* and by how much its schedule is late */
     struct ddp_scaler scaler;
-    bool is_clip_early;    /* and whether gradients are clipped before they are reduced */
-    uint64_t first_step;   /* steps that the restored checkpoint had completed */
-    bool is_resuming;      /* of another number of ranks, and it says where samples go on: */
-    struct ddp_sampler_state resume;
-    uint64_t steps_done; /* completed in all */
+    struct ddp_sampler_state resume; /* where the samples go on, if is_resuming */
+    uint64_t first_step;             /* steps that the restored checkpoint had completed */
+    uint64_t steps_done;             /* completed in all */
     int64_t batch_shift; /* so many batches a fault skipped, less those it made this rank repeat */
+    bool is_clip_early;  /* gradients are clipped before they are reduced */
+    bool is_resuming;    /* of another number of ranks, and it says where samples go on */
     bool is_parted;      /* this rank has passed the last barrier */
     bool is_left_out;    /* a SKIP before the group existed: the rank leaves at once */
 };

@@ -17,8 +17,7 @@ static const char base[] = "# Every key has its turn.\n"
 
 /* The same for keys of guests. */
 static const char guest_base[] =
-    "# Every key has its turn.\n"
-    "id: control.keys\n"
+    "# Every key has its turn.\nid: control.keys\n"
     "job: {guest: {}, ranks: 4, steps: 8}\n"
     "faults: [{at: {rank: 0}, point: collective/pre, do: {none: true}}]\n"
     "expect: {verdict: NONE}\n";
@@ -62,6 +61,7 @@ static const struct special {
     {HARNESS_ROW_OPTIMIZER_beta1, NULL, "job.optimizer.kind=adamw", NULL},
     {HARNESS_ROW_OPTIMIZER_beta2, NULL, "job.optimizer.kind=adamw", NULL},
     {HARNESS_ROW_OPTIMIZER_eps, NULL, "job.optimizer.kind=adamw", NULL},
+    {HARNESS_ROW_OPTIMIZER_scale_growth, "4", NULL, NULL},
     {HARNESS_ROW_AT_micro, NULL, "job.micro_batches=3", NULL},
     {HARNESS_ROW_AT_run, NULL, "restore={}", NULL},
     {HARNESS_ROW_IO_call, "read", WITH_IO, NULL},
