@@ -270,8 +270,8 @@ static void check_lists(const struct harness_emulation *e, struct harness_findin
     for (uint32_t r = 0; r < e->world; r++) {
         const struct ddp_event_entry *rebuilt = harness_evidence_rebuilt(e, r);
 
-        if (rebuilt != NULL && is_list_received(e, r) &&
-            rebuilt->arg[1] != planned && !(is_made_wrong && rebuilt->arg[1] == first->arg[1])) {
+        if (rebuilt != NULL && is_list_received(e, r) && rebuilt->arg[1] != planned &&
+            !(is_made_wrong && rebuilt->arg[1] == first->arg[1])) {
             harness_rank_set_add(&finding.culprits, r);
         }
     }

@@ -39,12 +39,12 @@ struct harness_reader {
     struct ddp_env *env;
     const struct ref_data *data;
     size_t row_count;
-    bool has_threads; /* else the loader reads in the rank's own */
-    uint64_t next;    /* micro-batch that the loader gives next */
+    uint64_t next; /* micro-batch that the loader gives next */
     struct ddp_loader_batch batch;
     /* By faults, for the batch that is read next: */
     int64_t delay_ms; /* atomic; it takes longer; below 0: it never ends */
     bool is_ending;   /* atomic; its worker ends */
+    bool has_threads; /* else the loader reads in the rank's own */
 };
 
 struct harness_session {
@@ -95,13 +95,13 @@ struct harness_session {
     double lr_world;       /* what the learning rate is scaled by, */
     int64_t lr_late_steps; /* by how much its schedule is late, */
     struct ddp_scaler scaler;
-    bool is_clip_early;    /* and whether gradients are clipped before they are reduced */
-    uint64_t first_step;   /* steps that the restored checkpoint had completed */
-    bool is_resuming;      /* of another number of ranks, and it says where samples go on: */
-    struct ddp_sampler_state resume;
-    uint64_t steps_done; /* completed in all */
+    bool is_clip_early;              /* and whether gradients are clipped before they are reduced */
+    uint64_t first_step;             /* steps that the restored checkpoint had completed */
+    struct ddp_sampler_state resume; /* if is_resuming: where the samples go on */
+    uint64_t steps_done;             /* completed in all */
     int64_t batch_shift; /* so many batches a fault skipped, less those it made this rank repeat */
     bool is_parted;      /* this rank has passed the last barrier */
+    bool is_resuming;    /* from a checkpoint of another number of ranks that says it */
     bool is_left_out;    /* a SKIP before the group existed: the rank leaves at once */
 };
 

@@ -139,8 +139,8 @@ void harness_watch_find_absent(const struct harness_watch *watch,
                                struct harness_findings *out);
 
 /* ends.c */
-/* It ended by an error of its own inside a call that members had posted differently, or after it: its
- * library refused that. */
+/* It ended by an error of its own inside a call that members had posted differently, or after it:
+ * its library refused that. */
 bool harness_watch_is_refused(const struct harness_watch *watch, uint32_t rank);
 
 /* gave_up.c */

@@ -152,7 +152,8 @@ enum harness_verdict harness_watch_crash_of(const struct harness_watch *watch, u
     const enum harness_verdict verdict = crash_of(watch, rank);
 
     return is_taken_along(watch, rank) || is_ended_by_launcher(watch, rank) ||
-                   (is_error(verdict, &watch->ranks[rank]) && harness_watch_is_refused(watch, rank)) ||
+                   (is_error(verdict, &watch->ranks[rank]) &&
+                    harness_watch_is_refused(watch, rank)) ||
                    (verdict == HARNESS_VERDICT_CRASH_EXITED &&
                     harness_watch_has_given_up(watch, rank))
                ? HARNESS_VERDICT_NONE

@@ -87,8 +87,8 @@ CT_TEST(differ, two_camps)
     fake_job_close(&job);
 }
 
-/* Two members differ, and end by what their library says of that, before the others have come: those
- * tell who is right, and are not missed meanwhile. */
+/* Two members differ, and end by what their library says of that, before the others have come:
+ * those tell who is right, and are not missed meanwhile. */
 CT_TEST(differ, two_end_before_the_others_come)
 {
     struct fake_job job;
