@@ -376,7 +376,8 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
         "run_ms", (double)(cell->trace.end_ns - cell->trace.start_ns) / 1e6, "steps_ms",
         steps_ms(&steps), "reduce_share", reduce_share(cell, &steps), "wait_share",
         wait_share(cell, &steps));
-    DDP_ASSERT(rest != NULL); /* numbers are finite, texts are UTF-8: nothing of a verdict is lost */
+    DDP_ASSERT(rest !=
+               NULL); /* numbers are finite, texts are UTF-8: nothing of a verdict is lost */
     (void)json_object_update(object, rest);
     json_decref(rest);
     (void)json_object_set_new(json_object_get(object, "capsule"), "gpu", gpu_json(cell));

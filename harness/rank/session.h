@@ -39,12 +39,12 @@ struct harness_reader {
     struct ddp_env *env;
     const struct ref_data *data;
     size_t row_count;
-    bool has_threads; /* else the loader reads in the rank's own */
-    uint64_t next;    /* micro-batch that the loader gives next */
+    uint64_t next; /* micro-batch that the loader gives next */
     struct ddp_loader_batch batch;
     /* By faults, for the batch that is read next: */
     int64_t delay_ms; /* atomic; it takes longer; below 0: it never ends */
     bool is_ending;   /* atomic; its worker ends */
+    bool has_threads; /* else the loader reads in the rank's own */
 };
 
 struct harness_session {
