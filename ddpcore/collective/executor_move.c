@@ -1,9 +1,13 @@
 /* Collectives that a mover does in the place of schedules. */
 #include "ddpcore/collective/executor.h"
 
+/* The core's own bookkeeping (maps of used parameters, flags of join) goes by schedules: a mover
+ * need not know its types and operations. */
 bool ddp_executor_moves(const struct ddp_executor *executor, const struct ddp_coll_args *args)
 {
-    return executor->mover != NULL && args->kind == DDP_COLL_ALL_REDUCE;
+    return executor->mover != NULL && args->kind == DDP_COLL_ALL_REDUCE &&
+           (args->role == DDP_ROLE_BUCKET || args->role == DDP_ROLE_PROBE ||
+            args->role == DDP_ROLE_USER);
 }
 
 ddp_status ddp_coll_way_check(const struct ddp_coll_way *way)

@@ -1,4 +1,5 @@
-/* Somebody else's code that does all-reduces in the place of schedules, moving the data itself. It
+/* Somebody else's code that does all-reduces of buckets, and those that an embedder posts, in the
+ * place of schedules, moving the data itself. It
  * works under the executor: one collective at a time, in the order of posts, over the group's
  * transport or by something of its own. To add one: fill one static const table, hand it to
  * ddp_coll_schedule_create. */
