@@ -44,6 +44,9 @@ static ddp_status gate_recv_peek(struct ddp_transport *transport, uint32_t peer,
     struct harness_lab_lane *lane = lane_to(gate, peer);
     ddp_status status = gate->inner->ops->recv_peek(gate->inner, peer, out);
 
+    if (status == DDP_E_PEER_DIED && gate->is_deaf) {
+        return DDP_PENDING;
+    }
     if (status != DDP_OK) {
         return status;
     }
@@ -100,9 +103,9 @@ static bool gate_is_revoked(struct ddp_transport *transport, struct ddp_revocati
 
 static int32_t gate_dead_peer(struct ddp_transport *transport)
 {
-    struct ddp_transport *inner = ((struct harness_lab_gated *)transport)->inner;
+    const struct harness_lab_gated *gate = (const struct harness_lab_gated *)transport;
 
-    return inner->ops->dead_peer(inner);
+    return gate->is_deaf ? -1 : gate->inner->ops->dead_peer(gate->inner);
 }
 
 static void gate_hint(struct ddp_transport *transport, struct ddp_idle_hint *hint)

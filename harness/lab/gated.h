@@ -27,6 +27,7 @@ struct harness_lab_gated {
     struct ddp_transport base;
     struct ddp_transport *inner;
     struct harness_lab_lane *lane;                    /* [peer] */
+    bool is_deaf;                                     /* deaths are not passed on */
     unsigned char flipped[HARNESS_LAB_FLIPPED_BYTES]; /* a message in which a bit is another one */
 };
 
