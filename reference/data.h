@@ -62,19 +62,29 @@ struct ref_batch {
     const float *targets;    /* float[rows][target_count] or NULL */
 };
 
-/* Who trains on what. Without shard sizes: the rules of torch.utils.data.DistributedSampler
- * (drop_last false: padded from the head). With shard sizes: rank r owns the next shard_size[r]
- * entries of the epoch's list. The list of an epoch is torch.randperm of the seed plus the epoch's
- * number, or 0..N-1 if not shuffled. A rank's micro-batch number k
- * (counted over the whole run) takes the next batch_rows[rank] entries; an epoch's last batch may
- * be smaller; a new epoch starts when the rank's list is used up, unless is_one_epoch. */
+/* Where a run begins that goes on from another one's checkpoint, with another number of ranks: its
+ * micro-batches are numbered from `index` on, and the first ones are of what `used` entries of the
+ * epoch's list have left. Micro-batches before that are as without it. Zeros: of no other run. */
+struct ref_shard_start {
+    uint64_t index, epoch;
+    size_t used;
+};
+
+/* Who trains on what. Without shard sizes: the rules of torch.utils.data.DistributedSampler. A list
+ * that the world does not divide is padded from its head, or cut (drop_last). With shard sizes:
+ * rank r owns the next shard_size[r] entries of the epoch's list. The list of an epoch is
+ * torch.randperm of the seed plus the epoch's number, or 0..N-1 if not shuffled. A rank's
+ * micro-batch number k (counted over the whole run) takes the next batch_rows[rank] entries; an
+ * epoch's last batch may be smaller; a new epoch starts when the rank's list is used up, unless
+ * is_one_epoch. */
 struct ref_shard_config {
     size_t sample_count;
     uint32_t world_size;
-    bool is_shuffled, is_one_epoch;
+    bool is_shuffled, is_one_epoch, drop_last;
     uint64_t seed;
-    const size_t *batch_rows; /* size_t[world_size] */
-    const size_t *shard_size; /* size_t[world_size] or NULL */
+    struct ref_shard_start start; /* without shard sizes */
+    const size_t *batch_rows;     /* size_t[world_size] */
+    const size_t *shard_size;     /* size_t[world_size] or NULL */
 };
 /* Reads micro-batches; keeps the epoch's list between calls. config is borrowed. Zero-initialised
  * is a valid, empty cursor for _fini. */

@@ -150,7 +150,9 @@ static ddp_status copy_tables(struct ddp_mem *mem, const struct ref_model_spec *
     size_t param_bytes = spec->param_count * sizeof(*out->params);
     size_t buffer_bytes = spec->buffer_count * sizeof(*out->buffers);
     size_t name_bytes = (spec->param_count + spec->buffer_count) * REF_NAME_BYTES;
-    char *block = (char *)ddp_mem_array(mem, 1, param_bytes + buffer_bytes + name_bytes);
+    size_t norm_bytes = spec->batch_norm_count * sizeof(*out->batch_norms);
+    char *block =
+        (char *)ddp_mem_array(mem, 1, param_bytes + buffer_bytes + name_bytes + norm_bytes);
 
     if (block == NULL) {
         return DDP_E_NOMEM;
@@ -159,6 +161,11 @@ static ddp_status copy_tables(struct ddp_mem *mem, const struct ref_model_spec *
     out->param_count = spec->param_count;
     out->buffers = (struct ddp_buffer *)(void *)(block + param_bytes);
     out->buffer_count = spec->buffer_count;
+    out->batch_norms = (uint32_t *)(void *)(block + param_bytes + buffer_bytes + name_bytes);
+    out->batch_norm_count = spec->batch_norm_count;
+    for (size_t i = 0; i < spec->batch_norm_count; i++) {
+        out->batch_norms[i] = spec->batch_norms[i];
+    }
     fill_tables(out, spec);
     return DDP_OK;
 }
@@ -272,6 +279,11 @@ void ref_model_set_wait(struct ref_model *model, struct ddp_idle *idle, struct d
                         uint64_t timeout_ns)
 {
     ddp_transfer_set_wait(&model->tape.transfer, idle, clock, timeout_ns);
+}
+
+void ref_model_set_exchange(struct ref_model *model, const struct ref_exchange *exchange)
+{
+    model->tape.exchange = exchange;
 }
 
 /* A device that lacks a kernel is found out here, not in the middle of a pass. */

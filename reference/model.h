@@ -18,6 +18,7 @@
 #include "ddpcore/base/idle.h"
 #include "ddpcore/base/param.h"
 #include "ddpcore/device/device.h"
+#include "ddpcore/device/layers.h"
 #include "ddpcore/device/math.h"
 #include "reference/branch.h"
 #include "reference/data.h"
@@ -64,6 +65,10 @@ struct ref_model_tables {
     size_t param_count;
     struct ddp_buffer *buffers;
     size_t buffer_count;
+    /* Of each BatchNorm, in the order of the forward pass: its weight, before its bias in params.
+     */
+    uint32_t *batch_norms;
+    size_t batch_norm_count;
 };
 DDP_MUST_USE ddp_status ref_model_describe(struct ddp_mem *mem,
                                            const struct ref_model_config *config,
@@ -78,6 +83,20 @@ void ref_model_destroy(struct ref_model *model);
  * both. */
 void ref_model_set_wait(struct ref_model *model, struct ddp_idle *idle, struct ddp_clock *clock,
                         uint64_t timeout_ns);
+/* How BatchNorm sees the batches of other ranks. Tensors are in the device's memory; layer counts
+ * the model's BatchNorms. A status other than OK stops the pass. */
+struct ref_exchange {
+    void *context;
+    /* In: mean and variance of each column of this rank's rows; out: those of all ranks' rows, and
+     * 1 / sqrt(variance + eps). *inout_rows likewise. */
+    ddp_status (*moments)(void *context, uint32_t layer, const struct ddp_moments *moments,
+                          size_t columns, float eps, float *inout_rows);
+    /* In: sums over this rank's rows; out: over all ranks'. */
+    ddp_status (*sums)(void *context, uint32_t layer, float *sums, size_t elem_count);
+};
+/* From the next forward pass on; NULL: each batch by itself. Parameters and buffers stay as they
+ * are. Borrows it. */
+void ref_model_set_exchange(struct ref_model *model, const struct ref_exchange *exchange);
 /* All parameters in registration order; one data block, one gradient block. */
 struct ddp_param *ref_model_params(struct ref_model *model, size_t *out_count);
 struct ddp_buffer *ref_model_buffers(struct ref_model *model, size_t *out_count);

@@ -36,6 +36,8 @@ static void describe_block(struct ref_model_spec *spec, unsigned block, size_t i
     (void)snprintf(conv.name, sizeof(conv.name), "conv%u.weight", block);
     ref_spec_add_param(spec, &conv);
     (void)snprintf(name, sizeof(name), "bn%u", block);
+    DDP_ASSERT(spec->batch_norm_count < REF_LAYERS_MAX);
+    spec->batch_norms[spec->batch_norm_count++] = (uint32_t)spec->param_count;
     ref_spec_add_norm(spec, name, outputs);
     (void)snprintf(name, sizeof(name), "bn%u.running_mean", block);
     ref_spec_add_buffer(spec, name, DDP_DTYPE_F32, outputs, 0.0F);
@@ -86,18 +88,16 @@ static ddp_status batch_norm(struct ref_model *model, size_t block, size_t x, si
     const size_t buffer = block * BUFFERS_EACH;
     const struct ref_value in = *ref_tape_value(tape, x);
     const float *moments;
+    float rows;
 
-    if (in.rows < 2) {
-        return DDP_E_INVALID; /* one value has no variance; PyTorch refuses it too */
-    }
-    DDP_TRY(ref_tape_normalize_columns(tape, x, EPS, out, &moments));
+    DDP_TRY(ref_tape_normalize_shared(tape, x, (uint32_t)block, EPS, out, &moments, &rows));
     DDP_TRY(ref_tape_affine(tape, *out, param, param + 1, out));
     if (tape->is_dry) {
         return DDP_OK;
     }
     DDP_TRY(ref_buffer_follow(model, buffer, moments, MOMENTUM, 1.0F));
-    DDP_TRY(ref_buffer_follow(model, buffer + 1, moments + in.columns, MOMENTUM,
-                              (float)in.rows / (float)(in.rows - 1)));
+    DDP_TRY(
+        ref_buffer_follow(model, buffer + 1, moments + in.columns, MOMENTUM, rows / (rows - 1.0F)));
     return ref_buffer_count(model, buffer + 2);
 }
 

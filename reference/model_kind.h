@@ -39,6 +39,8 @@ struct ref_model_spec {
     size_t param_count, param_capacity;
     struct ref_buffer_spec *buffers;
     size_t buffer_count, buffer_capacity;
+    uint32_t batch_norms[REF_LAYERS_MAX]; /* their weights */
+    size_t batch_norm_count;
     bool is_out_of_memory; /* something could not be added */
 };
 

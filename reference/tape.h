@@ -36,6 +36,12 @@ struct ref_attention {
     float *probs; /* [heads][B][tokens][tokens] */
 };
 
+/* A BatchNorm over the batches of several ranks. */
+struct ref_shared_norm {
+    uint32_t layer;
+    float row_count; /* of all ranks */
+};
+
 struct ref_node {
     /* Adds the node's contributions to the gradients of its values and parameters. */
     ddp_status (*backward)(struct ref_tape *tape, const struct ref_node *node);
@@ -48,6 +54,7 @@ struct ref_node {
         struct ddp_image image;
         struct ref_attention attention;
         struct ddp_route route;
+        struct ref_shared_norm shared;
     } as;
 };
 
@@ -57,6 +64,7 @@ struct ref_tape {
     size_t param_count;
     struct ddp_transfer transfer;
     const struct ref_model_observer *observer; /* of the pass in progress */
+    const struct ref_exchange *exchange;       /* of BatchNorms; NULL: each batch by itself */
     size_t rows, rows_max;
     bool is_dry; /* count memory, compute nothing */
     float *arena;
@@ -110,6 +118,11 @@ DDP_MUST_USE ddp_status ref_tape_average_pool(struct ref_tape *tape, size_t x,
  * each, on the device. */
 DDP_MUST_USE ddp_status ref_tape_normalize_columns(struct ref_tape *tape, size_t x, float eps,
                                                    size_t *out, const float **out_moments);
+/* tape_exchange.c. The same by tape->exchange, which says what the moments of all ranks' rows are;
+ * without one, by the batch itself. layer: which BatchNorm. *out_rows: how many rows. */
+DDP_MUST_USE ddp_status ref_tape_normalize_shared(struct ref_tape *tape, size_t x, uint32_t layer,
+                                                  float eps, size_t *out, const float **out_moments,
+                                                  float *out_rows);
 /* tape_sequence.c. Each row to mean 0 and variance 1. */
 DDP_MUST_USE ddp_status ref_tape_normalize_rows(struct ref_tape *tape, size_t x, float eps,
                                                 size_t *out);

@@ -291,6 +291,15 @@ ddp_status ref_trainer_gradient_of(struct ref_trainer *trainer, uint32_t rank, u
     return local_gradient(trainer, rank, step, given, out_loss, out_rows);
 }
 
+ddp_status ref_trainer_loss_of(struct ref_trainer *trainer, uint32_t step,
+                               const struct ref_samples *given, float *out_loss)
+{
+    struct ref_batch batch;
+
+    DDP_TRY(fetch(trainer, 0, step, 0, given, &batch));
+    return ref_model_forward(trainer->model, &batch, NULL, out_loss);
+}
+
 static size_t global_rows(const struct ref_trainer *trainer, uint32_t step)
 {
     size_t rows = 0;

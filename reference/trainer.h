@@ -56,6 +56,10 @@ struct ref_samples {
 DDP_MUST_USE ddp_status ref_trainer_gradient_of(struct ref_trainer *trainer, uint32_t rank,
                                                 uint32_t step, const struct ref_samples *given,
                                                 float *out_loss, size_t *out_rows);
+/* The mean loss of the model over given samples, without a gradient: rows at most those of the
+ * largest batch. Errors: E_INVALID, more rows, or a sample that the dataset does not have. */
+DDP_MUST_USE ddp_status ref_trainer_loss_of(struct ref_trainer *trainer, uint32_t step,
+                                            const struct ref_samples *given, float *out_loss);
 /* One step on the global batch: the rows of all ranks' micro-batches as one mean (weighted by
  * rows), accumulated rank by rank in fp32, then one optimizer step. *out_loss: that mean. Errors:
  * E_STATE once no rank has data left. */

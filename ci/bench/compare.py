@@ -1,8 +1,13 @@
-"""ddprove beside PyTorch DDP with gloo, in one run: steps/s, whole-process time of a 20-step
-equivalence run, memory a rank. Prints ratios. Without python3-torch the peer's columns are SKIP.
+"""ddprove beside PyTorch DDP with gloo, in one run, one thread a rank: steps/s, whole-process time of a 20-step equivalence run,
+memory a rank; then our DDP beside our DataParallel and one device. Prints ratios, and which miss the goals.
 
-compare.py BUILD_DIR [--quick]
+compare.py BUILD_DIR [--quick] [--torch PYTHON]...
+
+All are measured in turn, several rounds, and medians taken, so that what else the machine does meets all alike. Each --torch is a
+Python with PyTorch; of several, the faster one counts each time. Default: DDPROVE_TORCH_PYTHON of the build, and /usr/bin/python3.
+Without any, the peer's columns are SKIP. --quick: one round. On a busy machine the figures say little: the load is printed.
 """
+import argparse
 import os
 import re
 import statistics
@@ -16,46 +21,64 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 SCENARIO = os.path.join(ROOT, "scenarios/equivalence/mlp_w4.yaml")
 MODELS = {
     "mlp_s": ["job.widths=[64, 256, 256, 10]", "job.data=digits", "job.batch_per_rank=32"],
-    "mlp_l": ["job.widths=[784, 1024, 1024, 10]", "job.data=synthetic", "job.features=784",
-              "job.samples=2048", "job.batch_per_rank=64"],
+    "mlp_l": ["job.widths=[784, 1024, 1024, 10]", "job.data=synthetic", "job.features=784", "job.samples=2048",
+              "job.batch_per_rank=64"],
+    "gpt_s": ["job.model=gpt", "job.widths=[64, 128, 128, 256]", "job.heads=4", "job.data=text", "job.features=64",
+              "job.batch_per_rank=8", "job.optimizer={kind: adamw, lr: 1e-3}"],
 }
-COUNTS = {"mlp_s": {1: 6000, 2: 3000, 4: 1200}, "mlp_l": {1: 150, 2: 100, 4: 60}}
-TORCH_COUNTS = {"mlp_s": {1: 3000, 2: 600, 4: 150}, "mlp_l": {1: 100, 2: 60, 4: 40}}
+WORLDS = (1, 2, 4)
+COUNTS = {"mlp_s": (4000, 2400, 1000), "mlp_l": (120, 90, 50), "gpt_s": (80, 60, 30)}
+TORCH_COUNTS = {"mlp_s": (2000, 500, 120), "mlp_l": (80, 50, 30), "gpt_s": (40, 30, 15)}
+GOALS = {"mlp_s": (3.2, 14, 18), "mlp_l": (1.7, 2.5, 2.5), "gpt_s": (1.2, 1.4, 1.5)}  # times the peer's steps/s
+WHOLE_GOALS = {"mlp_s": 0.12, "mlp_l": 1.2, "gpt_s": 3}  # seconds
+missed = []
 
 
 def sets(model, world, steps):
     out = []
-    for item in MODELS[model] + ["job.ranks=%d" % world, "job.steps=%d" % steps,
-                                 "job.bucket_cap_kb=25600", "job.first_bucket_cap_kb=1024"]:
+    for item in MODELS[model] + ["job.ranks=%d" % world, "job.steps=%d" % steps, "job.bucket_cap_kb=25600",
+                                 "job.first_bucket_cap_kb=1024"]:
         out += ["--set", item]
     return out
 
 
-def find_torch():
-    for python in ("/usr/bin/python3", sys.executable):
-        if os.access(python, os.X_OK) and subprocess.run(
-                [python, "-c", "import torch.distributed as d; assert d.is_gloo_available()"],
-                capture_output=True).returncode == 0:
-            return python
-    return None
+def has_torch(python):
+    return os.access(python, os.X_OK) and subprocess.run(
+        [python, "-c", "import torch.distributed as d; assert d.is_gloo_available()"],
+        capture_output=True, check=False).returncode == 0
 
 
-def peer(python, mode, model, world, count):
-    if python is None:
-        return None
-    done = subprocess.run([python, os.path.join(HERE, "torch_ddp.py"), mode, model, str(world),
-                           str(count)], capture_output=True, text=True)
+def find_peers(build, given):
+    """{version: python} of those that have PyTorch."""
+    if not given:
+        given = ["/usr/bin/python3"]
+        with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:
+            found = re.search(r"^DDPROVE_TORCH_PYTHON:[A-Z]+=(\S+)", file.read(), re.M)
+        given += [found.group(1)] if found else []
+    peers = {}
+    for python in filter(has_torch, given):
+        version = subprocess.run([python, "-W", "ignore", "-c", "import torch; print(torch.__version__)"],
+                                 capture_output=True, text=True, check=True).stdout.strip()
+        peers[version.split("+")[0]] = python
+    return peers
+
+
+def peer(python, mode, model, world, count=20):
+    """What torch_ddp.py says; steps/s and memory."""
+    done = subprocess.run([python, os.path.join(HERE, "torch_ddp.py"), mode, model, str(world), str(count)],
+                          capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit("torch_ddp.py failed: " + done.stderr[-2000:])
-    return dict(re.findall(r"(\w+)=([-+.\de]+)", done.stdout))
+    said = dict(re.findall(r"(\w+)=([-+.\de]+)", done.stdout))
+    return float(said.get("steps_per_s", 0)), float(said.get("rss_mb", 0))
 
 
-def ours(binary, model, world, count):
-    """Steps per second, and peak memory of the largest rank (wait4 reports the maximum over the
-    command and the processes it has reaped)."""
+def ours(binary, model, world, count, *options):
+    """Steps per second, and peak memory of the largest rank (wait4 reports the maximum over the command and the processes it
+    has reaped)."""
     with tempfile.TemporaryFile("w+") as log:
-        child = subprocess.Popen([binary, "train", SCENARIO, "--driver", "proc"] +
-                                 sets(model, world, count), stdout=log, stderr=log)
+        child = subprocess.Popen([binary, "train", SCENARIO, "--driver", "proc", *options] + sets(model, world, count),
+                                 stdout=log, stderr=log)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         log.seek(0)
@@ -67,54 +90,100 @@ def ours(binary, model, world, count):
 
 
 def whole(command):
-    """Median wall time of a command over 5 runs after a warm-up."""
-    times = []
-    for i in range(6):
-        begin = time.perf_counter()
-        done = subprocess.run(command, capture_output=True, text=True)
-        times.append(time.perf_counter() - begin)
-        if done.returncode != 0:
-            sys.exit("%s failed:\n%s%s" % (" ".join(command), done.stdout, done.stderr))
-    return statistics.median(times[1:])
+    """Wall time of a command."""
+    begin = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit("%s failed:\n%s%s" % (" ".join(command), done.stdout, done.stderr))
+    return time.perf_counter() - begin
 
 
-def ratio(ours_value, peer_value, is_time=False):
-    if peer_value is None:
-        return "SKIP"
-    return "%.1fx" % (peer_value / ours_value if is_time else ours_value / peer_value)
+def whole_ours(binary, model):
+    with tempfile.TemporaryDirectory() as out:
+        return whole([binary, "run", SCENARIO, "--driver", "proc", "--out", out] + sets(model, 4, 20))
 
 
-def show(name, ours_text, peer_text, ratio_text):
-    print("%-44s %14s %14s %9s" % (name, ours_text, peer_text, ratio_text), flush=True)
+def show(name, mine, theirs, ratio, note=""):
+    print("%-44s %12s %20s %8s  %s" % (name, mine, theirs, ratio, note), flush=True)
+
+
+def against(goal, value, name):
+    """How a figure stands to its goal; lower is worse."""
+    if goal is None or value is None:
+        return ""
+    if value < goal:
+        missed.append(name)
+    return "goal %.3gx%s" % (goal, "" if value >= goal else ": MISSED")
+
+
+def medians(results):
+    """Of each column of rounds."""
+    return [tuple(statistics.median(values) for values in zip(*column)) for column in zip(*results)]
+
+
+def compare_steps(binary, peers, rounds, memory):
+    for model, counts in COUNTS.items():
+        for place, world in enumerate(WORLDS):
+            results = []
+            for _ in range(rounds):
+                results.append([ours(binary, model, world, counts[place])] +
+                               [peer(python, "steps", model, world, TORCH_COUNTS[model][place]) for python in peers.values()])
+            mine, *others = medians(results)
+            best = max(others, default=None)
+            name = "steps/s %s, %d rank%s" % (model, world, "" if world == 1 else "s")
+            ratio = mine[0] / best[0] if best else None
+            which = list(peers)[others.index(best)] if best else ""
+            show(name, "%.0f" % mine[0] if mine[0] > 100 else "%.1f" % mine[0], "%.1f (%s)" % (best[0], which) if best else "-",
+                 "%.1fx" % ratio if best else "SKIP", against(GOALS[model][place], ratio, name))
+            memory.append((model, world, mine[1], min(other[1] for other in others) if others else None))
+
+
+def compare_whole(binary, peers, rounds):
+    for model, goal in WHOLE_GOALS.items():
+        results = []
+        for _ in range(rounds):
+            results.append([whole_ours(binary, model)] +
+                           [whole([python, os.path.join(HERE, "torch_ddp.py"), "equal", model, "4"]) for python in peers.values()])
+        mine, *others = (statistics.median(column) for column in zip(*results))
+        best = min(others, default=None)
+        name = "20-step equivalence, %s, 4 ranks, seconds" % model
+        if mine > goal:
+            missed.append(name)
+        show(name, "%.3f" % mine, "%.3f" % best if best else "-", "%.1fx" % (best / mine) if best else "SKIP",
+             "goal %.3g s%s" % (goal, "" if mine <= goal else ": MISSED"))
+
+
+def compare_parallel(binary, rounds):
+    """The same samples a step in three ways: a process a rank, a thread a device, one device."""
+    show("steps/s of 4 ranks' samples a step", "ddp", "DataParallel, single", "", "")
+    for model, counts in COUNTS.items():
+        count = max(10, counts[2] // 2)
+        results = [[ours(binary, model, 4, count, "--parallel", how) for how in ("ddp", "dp", "single")] for _ in range(rounds)]
+        ddp, dp, single = (value[0] for value in medians(results))
+        show("  " + model, "%.1f" % ddp, "%.1f, %.1f" % (dp, single), "%.2fx" % (ddp / dp), "%.2fx one device" % (ddp / single))
 
 
 def main():
-    binary = os.path.join(sys.argv[1], "bin/ddprove")
-    python = find_torch()
-    if python is None:
-        print("SKIP peer: python3-torch with gloo is not installed "
-              "(apt-get install python3-torch libopenblas0-pthread)")
-    print("%-44s %14s %14s %9s" % ("", "ddprove", "torch+gloo", "better by"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--torch", action="append", default=[])
+    args = parser.parse_args()
+    binary = os.path.join(args.build, "bin/ddprove")
+    peers = find_peers(args.build, args.torch)
+    rounds = 1 if args.quick else 3
     memory = []
-    for model in MODELS:
-        for world in (1, 2, 4):
-            mine = sorted(ours(binary, model, world, COUNTS[model][world]) for _ in range(3))[1]
-            other = peer(python, "steps", model, world, TORCH_COUNTS[model][world])
-            memory.append((model, world, mine[1], float(other["rss_mb"]) if other else None))
-            theirs = float(other["steps_per_s"]) if other else None
-            show("steps/s %s, %d ranks" % (model, world), "%.0f" % mine[0],
-                 "-" if theirs is None else "%.0f" % theirs, ratio(mine[0], theirs))
-    for model in MODELS:
-        with tempfile.TemporaryDirectory() as out:
-            mine = whole([binary, "run", SCENARIO, "--driver", "proc", "--out", out] +
-                         sets(model, 4, 20))
-        theirs = None if python is None else whole(
-            [python, os.path.join(HERE, "torch_ddp.py"), "equal", model, "4"])
-        show("20-step equivalence, %s, 4 ranks, seconds" % model, "%.3f" % mine,
-             "-" if theirs is None else "%.3f" % theirs, ratio(mine, theirs, True))
+    if not peers:
+        print("SKIP peer: no PyTorch with gloo (pip install torch, or apt-get install python3-torch libopenblas0-pthread)")
+    print("%d cores, load %.1f; PyTorch %s; medians of %d" % (os.cpu_count(), os.getloadavg()[0], ", ".join(peers) or "none", rounds))
+    show("", "ddprove", "torch + gloo", "better by")
+    compare_steps(binary, peers, rounds, memory)
+    compare_whole(binary, peers, rounds)
     for model, world, mine, theirs in memory:
-        show("peak memory of a rank, %s, %d ranks, MB" % (model, world), "%.1f" % mine,
-             "-" if theirs is None else "%.1f" % theirs, ratio(mine, theirs, True))
+        show("peak memory of a rank, %s, %d ranks, MB" % (model, world), "%.1f" % mine, "-" if theirs is None else "%.1f" % theirs,
+             "SKIP" if theirs is None else "%.1fx" % (theirs / mine))
+    compare_parallel(binary, rounds)
+    print("load %.1f; %s" % (os.getloadavg()[0], "all goals met" if not missed else "missed: " + "; ".join(missed)))
     return 0
 
 

@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 """What is said of a PyTorch script that goes wrong on one rank: by PyTorch itself with TORCH_DISTRIBUTED_DEBUG off and
-DETAIL, by torchrun, and by `ddprove exec --prove sums`; and when, in milliseconds from the fault. One table, measured
-in one run. Usage: torch_faults.py DDPROVE [--ranks 2,4] [--only FAULT] [-j N] [--rank R]
+DETAIL, by torchrun, and by `ddprove exec --prove sums`; and when, in milliseconds from the fault. One table.
+Usage: torch_faults.py DDPROVE [--ranks 2,4] [--only FAULT] [-j N] [--rank R] [--short] [--keep FILE]
+
+What PyTorch and torchrun say is measured first, N cells at a time: most of them wait for a limit of time. Then ddprove, one
+at a time. Each cell is appended to FILE as it is done; another run with the same FILE goes on from there, and measures
+again only what an older script, PyTorch or (ddprove's column) older code of ddprove gave.
 
 The script is tests/guest/torch/faulty.py, the same in all four columns; it has no ddprove in it. Time-out of its
 process group: 10 s. But under torchrun, its ranks are forked from a process that has imported PyTorch. DETAIL kills
@@ -12,6 +16,7 @@ Exit: 0, or 1 if ddprove did not say what EXPECTED states, or 77 without PyTorch
 import argparse
 import concurrent.futures
 import importlib.util
+import json
 import multiprocessing
 import os
 import platform
@@ -56,7 +61,7 @@ EXPECTED = {
     "half types": ({"MISMATCH.DTYPE", "both"}, "broadcast", SOON_MS),
     "weight changed": ({"VALUE.DIVERGED", "both"}, "fc1.weight", 150),
     "gradient changed": ({"VALUE.DIVERGED", "both"}, "fc2.weight", SOON_MS),
-    "no update": ({"MISMATCH.EXTRA"}, "an update less", SOON_MS),
+    "no update": ({"VALUE.STALE"}, "left an update out", SOON_MS),
     "never joins": ({"LAUNCH.MISSING_RANK"}, "init_process_group", 1000 * LIMIT_S),
     "nan": ({"VALUE.NONFINITE"}, "all_reduce", SOON_MS),
 }
@@ -280,21 +285,77 @@ def ddprove_says(said):
     return found
 
 
+PYTORCH = ("off", "detail", "torchrun")
+# What a cell's answer depends on, beside PyTorch.
+CODE = {"pytorch": ["tests/guest/torch/faulty.py", "ci/bench/torch_faults.py"]}
+CODE["ddprove"] = CODE["pytorch"] + ["harness/guest", "harness/watch", "harness/exec", "harness/results",
+                                     "harness/observed"]
+
+
+def hash_of(paths):
+    """As ci/results has it: of what git tracks there."""
+    ran = subprocess.run(["bash", os.path.join(HERE, "../stale"), "hash", *paths], stdout=subprocess.PIPE, text=True,
+                         check=True)
+    return ran.stdout.strip()
+
+
 def measure(job):
-    """All columns of a row; healthy: the weights of a run without a fault."""
-    ddprove, fault, ranks, culprit, healthy, is_short = job
+    """A cell: what it says. Of PyTorch's columns a text, which depends on the weights of a healthy run; of ddprove's
+    what it has found, and its lines. Of no fault: the weights, or ddprove's lines."""
+    ddprove, fault, ranks, culprit, column, healthy = job
     arguments = ["--timeout", str(TIMEOUT_S), "--rank", str(culprit)] + (["--fault", fault] if fault else [])
-    if fault is None:
-        watched = under_ddprove(ddprove, ranks, arguments)
-        return weights(run_alone(ranks, arguments, False)), [line for _, _, line in watched.lines]
-    row = {"fault": fault, "ranks": ranks}
-    if not is_short:
-        row["off"] = first_error(run_alone(ranks, arguments, False), healthy)
-        row["detail"] = first_error(run_alone(ranks, arguments, True), healthy)
-        row["torchrun"] = torchrun_says(under_torchrun(ranks, arguments))
+    if column == "torchrun":
+        return torchrun_says(under_torchrun(ranks, arguments))
+    if column in PYTORCH:
+        said = run_alone(ranks, arguments, column == "detail")
+        return first_error(said, healthy) if fault else weights(said)
     watched = under_ddprove(ddprove, ranks, arguments)
-    row["found"], row["lines"] = ddprove_says(watched), [line for _, _, line in watched.lines]
-    return row
+    return {"found": ddprove_says(watched), "lines": [line for _, _, line in watched.lines]}
+
+
+class Cells:
+    """What has been measured, in a file as well; a line of it is {"cell": [...], "code": hash, "says": ...}."""
+
+    def __init__(self, path, version):
+        self.path, self.version, self.found = path, version, {}
+        self.codes = {name: hash_of(paths) for name, paths in CODE.items()}
+        if path and os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                for line in file:
+                    self.take(line)
+
+    def code_of(self, column):
+        return f"{self.version} {self.codes['ddprove' if column == 'ddprove' else 'pytorch']}"
+
+    def take(self, line):
+        try:
+            row = json.loads(line)
+            cell, code, says = tuple(row["cell"]), row["code"], row["says"]
+        except (ValueError, LookupError):
+            return  # cut short when a run was ended: it is measured again
+        if code == self.code_of(cell[-1]):
+            self.found[cell] = says
+
+    def add(self, cell, says):
+        self.found[cell] = json.loads(json.dumps(says))
+        if self.path:
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(json.dumps({"cell": cell, "code": self.code_of(cell[-1]), "says": says}) + "\n")
+
+
+def measure_all(cells, ddprove, wanted, workers):
+    """wanted: [(fault, ranks, culprit, column)], of which those that are known are not measured."""
+    wanted = [cell for cell in wanted if cell not in cells.found]
+    if not wanted:
+        return
+    with concurrent.futures.ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
+        running = {}
+        for fault, ranks, culprit, column in wanted:
+            healthy = cells.found.get((None, ranks, culprit, "off"), [])
+            running[pool.submit(measure, (ddprove, fault, ranks, culprit, column, healthy))] = (
+                fault, ranks, culprit, column)
+        for done in concurrent.futures.as_completed(running):
+            cells.add(running[done], done.result())
 
 
 def is_right(row, culprit):
@@ -332,7 +393,8 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--rank", type=int, default=1, help="who goes wrong")
     parser.add_argument("--short", action="store_true", help="ddprove's column only")
-    parser.add_argument("-j", type=int, default=2, help="rows at a time")
+    parser.add_argument("-j", type=int, default=4, help="cells of PyTorch's at a time")
+    parser.add_argument("--keep", metavar="FILE", help="of what has been measured")
     args = parser.parse_args()
     if importlib.util.find_spec("torch") is None:
         print("no PyTorch here; python3 -m venv V && V/bin/pip install torch==2.15.0")
@@ -343,20 +405,31 @@ def main():
     sys.path.insert(0, os.path.dirname(SCRIPT))
     import faulty
     torch.set_num_threads(1)
-    ddprove, wrong, count = os.path.abspath(args.ddprove), 0, 0
-    print(f"PyTorch {torch.__version__}, gloo, Linux {platform.release()}, {os.cpu_count()} cores, load "
-          f"{os.getloadavg()[0]:.1f}, {args.j} rows at a time; rank {args.rank} goes wrong; time-out {TIMEOUT_S} s")
+    ddprove, wrong, count, began = os.path.abspath(args.ddprove), 0, 0, time.monotonic()
+    load = os.getloadavg()[0]
+    cells = Cells(args.keep, torch.__version__)
+    known = len(cells.found)
     faults = [fault for fault in faulty.FAULTS if args.only in fault]
-    pool = concurrent.futures.ProcessPoolExecutor(args.j, multiprocessing.get_context("fork"))
-    for ranks in map(int, args.ranks.split(",")):
-        healthy, lines = pool.submit(measure, (ddprove, None, ranks, args.rank, None, args.short)).result()
-        said = [line for line in lines if line.startswith("ddprove")]
-        print(f"\nhealthy, {ranks} ranks: weights {healthy}; {said}", flush=True)
-        for row in pool.map(measure, [(ddprove, fault, ranks, args.rank, healthy, args.short) for fault in faults]):
+    worlds = list(map(int, args.ranks.split(",")))
+    pytorch = () if args.short else PYTORCH
+    measure_all(cells, ddprove, [(None, ranks, args.rank, "off") for ranks in worlds], len(worlds))
+    measure_all(cells, ddprove, [(fault, ranks, args.rank, column) for column in reversed(pytorch)
+                                 for ranks in reversed(worlds) for fault in faults], args.j)
+    measure_all(cells, ddprove, [(fault, ranks, args.rank, "ddprove") for ranks in worlds
+                                 for fault in (None, *faults)], 1)
+    print(f"PyTorch {torch.__version__}, gloo, Linux {platform.release()}, {os.cpu_count()} cores, load {load:.1f} to "
+          f"{os.getloadavg()[0]:.1f}; {len(cells.found) - known} cells in {time.monotonic() - began:.0f} s, {known} known; "
+          f"rank {args.rank} goes wrong; time-out {TIMEOUT_S} s\ncode {cells.codes['ddprove']}")
+    for ranks in worlds:
+        said = [line for line in cells.found[None, ranks, args.rank, "ddprove"]["lines"] if line.startswith("ddprove")]
+        print(f"\nhealthy, {ranks} ranks: weights {cells.found[None, ranks, args.rank, 'off']}; {said}")
+        for fault in faults:
+            row = {"fault": fault, "ranks": ranks, **cells.found[fault, ranks, args.rank, "ddprove"]}
+            row.update({column: cells.found[fault, ranks, args.rank, column] for column in pytorch})
             show(row, args.rank)
             count += 1
             wrong += not is_right(row, args.rank)
-    print(f"\n{count} rows, {wrong} of ddprove's wrong; load at the end {os.getloadavg()[0]:.1f}")
+    print(f"\n{count} rows, {wrong} of ddprove's wrong")
     return 1 if wrong else 0
 
 

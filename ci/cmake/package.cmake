@@ -2,7 +2,7 @@
 # (targets ddprove::ddpcore, ddprove::ddpcore_cuda and ddprove::guest_ddpcore, function ddprove_add_scenarios)
 # and files for pkg-config (ddpcore, ddpcore_cuda, ddprove_ddpcore).
 
-set(package_layers base seam device store transport schedule collective nccl mpi ddp checkpoint world)
+set(package_layers base seam device store transport schedule collective nccl mpi ddp hook checkpoint world)
 set(package_objects "")
 foreach(layer IN LISTS package_layers)
     if(NOT TARGET ddp_${layer})
@@ -26,7 +26,8 @@ set(package_headers
     schedule/algorithm.def schedule/algorithm.h schedule/schedule.h
     collective/collective.h
     mpi/mpi.h nccl/nccl.h
-    ddp/clip.h ddp/ddp.h ddp/drift.h ddp/group.h ddp/loader.h ddp/logging.h ddp/permutation.h ddp/sampler.h
+    ddp/batch_norm.h ddp/clip.h ddp/ddp.h ddp/drift.h ddp/group.h ddp/hook.h ddp/loader.h ddp/logging.h ddp/permutation.h ddp/sampler.h
+    hook/hooks.h
     checkpoint/safetensors.h checkpoint/state_dict.h
     world/state.h world/world.h)
 

@@ -45,20 +45,32 @@ static ddp_status fail_handle(struct ddp_err *err, const char *what)
     return ddp_err_set(err, ddp_files_status(code), "%s: %s", what, strerror(code));
 }
 
-static ddp_status system_create(struct ddp_files *files, const char *path, int *out_handle,
-                                struct ddp_err *err)
+static ddp_status open_to_write(const char *path, int how, int *out_handle, struct ddp_err *err)
 {
     int fd;
 
-    (void)files;
     do {
-        fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
     } while (fd < 0 && errno == EINTR);
     if (fd < 0) {
         return fail_path(err, "cannot create", path);
     }
     *out_handle = fd;
     return DDP_OK;
+}
+
+static ddp_status system_create(struct ddp_files *files, const char *path, int *out_handle,
+                                struct ddp_err *err)
+{
+    (void)files;
+    return open_to_write(path, O_TRUNC, out_handle, err);
+}
+
+static ddp_status system_append(struct ddp_files *files, const char *path, int *out_handle,
+                                struct ddp_err *err)
+{
+    (void)files;
+    return open_to_write(path, O_APPEND, out_handle, err);
 }
 
 static ddp_status system_write(struct ddp_files *files, int handle, const void *data,
@@ -264,9 +276,9 @@ static ddp_status system_each(struct ddp_files *files, const char *folder,
 
 struct ddp_files *ddp_files_system(void)
 {
-    static const struct ddp_files_ops ops = {"system",        system_create, system_write,
-                                             system_sync,     system_close,  system_rename,
-                                             system_read_all, system_remove, system_each};
+    static const struct ddp_files_ops ops = {
+        "system",     system_create, system_append,   system_write,  system_sync,
+        system_close, system_rename, system_read_all, system_remove, system_each};
     static struct ddp_files system_files = {&ops};
 
     return &system_files;
@@ -274,9 +286,9 @@ struct ddp_files *ddp_files_system(void)
 
 struct ddp_files *ddp_files_unsynced(void)
 {
-    static const struct ddp_files_ops ops = {"unsynced",      system_create, system_write,
-                                             unsynced_sync,   system_close,  unsynced_rename,
-                                             system_read_all, system_remove, system_each};
+    static const struct ddp_files_ops ops = {
+        "unsynced",   system_create,   system_append,   system_write,  unsynced_sync,
+        system_close, unsynced_rename, system_read_all, system_remove, system_each};
     static struct ddp_files unsynced_files = {&ops};
 
     return &unsynced_files;

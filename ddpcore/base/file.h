@@ -21,6 +21,9 @@ struct ddp_files_ops {
     /* Create (or truncate) a file for writing; *out_handle identifies it until close. */
     ddp_status (*create)(struct ddp_files *files, const char *path, int *out_handle,
                          struct ddp_err *err);
+    /* Open a file for writing behind its last byte; one that does not exist is created. */
+    ddp_status (*append)(struct ddp_files *files, const char *path, int *out_handle,
+                         struct ddp_err *err);
     /* Append bytes; may write fewer: *out_written says how many (0 only with an error). */
     ddp_status (*write)(struct ddp_files *files, int handle, const void *data, size_t size_bytes,
                         size_t *out_written, struct ddp_err *err);

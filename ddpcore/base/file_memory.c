@@ -135,7 +135,7 @@ static struct memory_file *add_file(struct ddp_files_memory *memory, const char 
     return file;
 }
 
-static ddp_status memory_create(struct ddp_files *files, const char *path, int *out_handle,
+static ddp_status memory_append(struct ddp_files *files, const char *path, int *out_handle,
                                 struct ddp_err *err)
 {
     struct ddp_files_memory *memory = (struct ddp_files_memory *)files;
@@ -148,12 +148,22 @@ static ddp_status memory_create(struct ddp_files *files, const char *path, int *
     if (file == NULL || handle < 0) {
         return ddp_err_set(err, DDP_E_NOMEM, "cannot create %s: no memory", path);
     }
-    file->size_bytes = 0;
-    file->synced_bytes = 0;
-    file->is_renamed = false;
     file->open_count++;
     memory->handles[handle] = file;
     *out_handle = handle;
+    return DDP_OK;
+}
+
+static ddp_status memory_create(struct ddp_files *files, const char *path, int *out_handle,
+                                struct ddp_err *err)
+{
+    struct memory_file *file;
+
+    DDP_TRY(memory_append(files, path, out_handle, err));
+    file = file_of((struct ddp_files_memory *)files, *out_handle);
+    file->size_bytes = 0;
+    file->synced_bytes = 0;
+    file->is_renamed = false;
     return DDP_OK;
 }
 
@@ -343,9 +353,9 @@ static ddp_status memory_each(struct ddp_files *files, const char *folder,
 
 ddp_status ddp_files_memory_create(struct ddp_files_memory **out)
 {
-    static const struct ddp_files_ops ops = {"memory",        memory_create, memory_write,
-                                             memory_sync,     memory_close,  memory_rename,
-                                             memory_read_all, memory_remove, memory_each};
+    static const struct ddp_files_ops ops = {
+        "memory",     memory_create, memory_append,   memory_write,  memory_sync,
+        memory_close, memory_rename, memory_read_all, memory_remove, memory_each};
     struct ddp_files_memory *memory = (struct ddp_files_memory *)calloc(1, sizeof(*memory));
 
     if (memory == NULL) {

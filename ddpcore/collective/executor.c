@@ -226,16 +226,17 @@ static ddp_status pass_schedule(const struct ddp_cache *cache, struct ddp_schedu
     if (!ddp_fault_point_is_armed(cache->env->faults, DDP_FAULT_POINT_COLLECTIVE_SCHEDULE)) {
         return DDP_OK;
     }
-    words = ddp_mem_array(cache->mem, 2 * schedule->step_count, sizeof(*words));
+    words = ddp_mem_array(cache->mem, 3 * schedule->step_count, sizeof(*words));
     if (words == NULL) {
         return DDP_E_NOMEM;
     }
     for (size_t i = 0; i < schedule->step_count; i++) {
         words[2 * i] = schedule->steps[i].kind;
         words[2 * i + 1] = schedule->steps[i].dep_count;
+        words[2 * schedule->step_count + i] = schedule->steps[i].round;
     }
     context.data = words;
-    context.elem_count = 2 * schedule->step_count;
+    context.elem_count = 3 * schedule->step_count;
     context.dtype = DDP_DTYPE_I64;
     if (ddp_fault_point(cache->env->faults, DDP_FAULT_POINT_COLLECTIVE_SCHEDULE, &context) ==
         DDP_FAULT_FAIL) {
@@ -243,13 +244,15 @@ static ddp_status pass_schedule(const struct ddp_cache *cache, struct ddp_schedu
     }
     for (size_t i = 0; status == DDP_OK && i < schedule->step_count; i++) {
         struct ddp_step *step = &schedule->steps[i];
+        int64_t round = words[2 * schedule->step_count + i];
 
         if (!is_exchangeable(words[2 * i], step->kind) || words[2 * i + 1] < 0 ||
-            words[2 * i + 1] > step->dep_count) {
+            words[2 * i + 1] > step->dep_count || round < 0 || round > UINT32_MAX) {
             status = DDP_E_INVALID;
         } else {
             step->kind = (enum ddp_step_kind)words[2 * i];
             step->dep_count = (uint32_t)words[2 * i + 1];
+            step->round = (uint32_t)round;
         }
     }
     ddp_mem_free(cache->mem, words);

@@ -88,6 +88,36 @@ struct columns_backward_body {
     }
 };
 
+struct standardize_body {
+    float *y;
+    const float *x;
+    const float *mean;
+    const float *inverse;
+    size_t columns;
+
+    __device__ void run(size_t i) const
+    {
+        y[i] = (x[i] - mean[i % columns]) * inverse[i % columns];
+    }
+};
+
+struct standardize_backward_body {
+    float *dx;
+    const float *dy;
+    const float *y;
+    const float *inverse;
+    struct ddp_column_sums sums;
+    size_t columns;
+
+    __device__ void run(size_t i) const
+    {
+        const size_t o = i % columns;
+
+        dx[i] = inverse[o] *
+                (dy[i] - sums.sum[o] / sums.row_count - y[i] * (sums.dot[o] / sums.row_count));
+    }
+};
+
 struct rows_body {
     float *y;
     float *inverse;
@@ -290,6 +320,24 @@ static ddp_status cuda_normalize_columns_backward(struct ddp_device *device,
                           columns);
 }
 
+static ddp_status cuda_standardize_columns(struct ddp_device *device, struct ddp_stream *stream,
+                                           float *y, const float *x, const float *mean,
+                                           const float *inverse, size_t rows, size_t columns)
+{
+    return ddp_cuda_index(device, stream, standardize_body{y, x, mean, inverse, columns},
+                          rows * columns);
+}
+
+static ddp_status
+cuda_standardize_columns_backward(struct ddp_device *device, struct ddp_stream *stream, float *dx,
+                                  const float *dy, const float *y, const float *inverse,
+                                  const struct ddp_column_sums *sums, size_t rows, size_t columns)
+{
+    return ddp_cuda_index(device, stream,
+                          standardize_backward_body{dx, dy, y, inverse, *sums, columns},
+                          rows * columns);
+}
+
 static ddp_status cuda_normalize_rows(struct ddp_device *device, struct ddp_stream *stream,
                                       float *y, float *inverse, const float *x, size_t rows,
                                       size_t columns, float eps)
@@ -344,6 +392,8 @@ static struct ddp_layer_ops make_ops()
 
     ops.normalize_columns = cuda_normalize_columns;
     ops.normalize_columns_backward = cuda_normalize_columns_backward;
+    ops.standardize_columns = cuda_standardize_columns;
+    ops.standardize_columns_backward = cuda_standardize_columns_backward;
     ops.normalize_rows = cuda_normalize_rows;
     ops.normalize_rows_backward = cuda_normalize_rows_backward;
     ops.softmax_causal = cuda_softmax_causal;
@@ -365,6 +415,8 @@ const struct ddp_layer_ops *ddp_cuda_layers()
 ddp_status ddp_cuda_layers_preload(ddp_cuda_device *cuda)
 {
     DDP_TRY(ddp_cuda_preload(cuda, ddp_cuda_index_kernel<columns_body>));
+    DDP_TRY(ddp_cuda_preload(cuda, ddp_cuda_index_kernel<standardize_body>));
+    DDP_TRY(ddp_cuda_preload(cuda, ddp_cuda_index_kernel<standardize_backward_body>));
     DDP_TRY(ddp_cuda_preload(cuda, ddp_cuda_index_kernel<columns_backward_body>));
     DDP_TRY(ddp_cuda_preload(cuda, ddp_cuda_index_kernel<rows_body>));
     DDP_TRY(ddp_cuda_preload(cuda, ddp_cuda_index_kernel<rows_backward_body>));

@@ -18,6 +18,7 @@ struct ddp_bucket {
     void *data;           /* elem_count elements, from the collective's memory */
     size_t pending_count; /* parameters not yet ready in this backward pass */
     struct ddp_coll_work work;
+    bool is_open; /* the communication hook has not finished with it in this pass */
 };
 
 struct ddp_layout {

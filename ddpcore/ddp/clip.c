@@ -42,18 +42,14 @@ static ddp_status add_squares(const void *data, size_t elem_count, enum ddp_dtyp
     }
 }
 
-/* A gradient on a device comes in pieces. */
-enum { PIECE_BYTES = 1 << 16 };
-
-static ddp_status add_gradient(struct ddp_device *device, struct ddp_transfer *transfer,
-                               const struct ddp_param *param, void *piece, double *sum)
+/* A gradient on a device comes in pieces: a step allocates nothing. */
+static ddp_status add_pieces(struct ddp_transfer *transfer, const struct ddp_param *param,
+                             double *sum)
 {
+    double piece[1 << 13]; /* aligned for every type */
     const size_t elem_bytes = ddp_dtype_size_bytes(param->dtype);
-    const size_t piece_count = PIECE_BYTES / elem_bytes;
+    const size_t piece_count = sizeof(piece) / elem_bytes;
 
-    if (device->ops->is_host_memory) {
-        return add_squares(param->grad, param->elem_count, param->dtype, sum);
-    }
     for (size_t at = 0; at < param->elem_count; at += piece_count) {
         const size_t left = param->elem_count - at;
         const size_t count = left < piece_count ? left : piece_count;
@@ -65,19 +61,19 @@ static ddp_status add_gradient(struct ddp_device *device, struct ddp_transfer *t
     return DDP_OK;
 }
 
-static ddp_status add_gradients(struct ddp_device *device, struct ddp_transfer *transfer,
+static ddp_status add_gradients(const struct ddp_device *device, struct ddp_transfer *transfer,
                                 const struct ddp_param *params, size_t param_count, double *sum)
 {
-    void *piece = ddp_mem_array(device->mem, device->ops->is_host_memory ? 1 : PIECE_BYTES, 1);
-    ddp_status status = piece == NULL ? DDP_E_NOMEM : DDP_OK;
+    for (size_t p = 0; p < param_count; p++) {
+        const struct ddp_param *param = &params[p];
 
-    for (size_t p = 0; p < param_count && status == DDP_OK; p++) {
-        if (params[p].is_grad_defined) {
-            status = add_gradient(device, transfer, &params[p], piece, sum);
+        if (param->is_grad_defined) {
+            DDP_TRY(device->ops->is_host_memory
+                        ? add_squares(param->grad, param->elem_count, param->dtype, sum)
+                        : add_pieces(transfer, param, sum));
         }
     }
-    ddp_mem_free(device->mem, piece);
-    return status;
+    return DDP_OK;
 }
 
 ddp_status ddp_clip_params(struct ddp_device *device, struct ddp_transfer *transfer,

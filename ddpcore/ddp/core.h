@@ -1,6 +1,7 @@
 /* Inside of struct ddp, for the files of this folder only. Calls go down this list of files and
- * never up: ddp.c, clip.c, drift.c, logging.c; join.c, verify_strict.c, verify_pytorch.c;
- * rebuild.c; sync.c, reducer.c, verify_gather.c; view.c, buckets.c; core.c. */
+ * never up: ddp.c, batch_norm.c, clip.c, drift.c, logging.c; join.c, verify_strict.c,
+ * verify_pytorch.c; rebuild.c; sync.c, reducer.c, verify_gather.c; hook.c; view.c, buckets.c;
+ * core.c. */
 #ifndef DDPCORE_DDP_CORE_H
 #define DDPCORE_DDP_CORE_H
 
@@ -11,15 +12,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Memory for collectives: the group's if it has enough, else the device's (then sends copy).
- * Control blocks (flags, used map, verification) are read and written by the host, so they lie in
- * host space; buckets and staging are the device's. */
-struct ddp_block {
-    void *data;
-    enum ddp_space space;
-    bool is_coll;
-};
 
 enum ddp_pass {
     DDP_PASS_IDLE,    /* no forward pass since the last backward pass ended */
@@ -38,6 +30,8 @@ struct ddp {
     struct ddp_config config; /* filled */
 
     struct ddp_layout layout;
+    /* Control blocks (flags, used map, verification) are read and written by the host, so they lie
+     * in host space; buckets and staging are the device's. */
     struct ddp_block *bucket_blocks; /* [bucket_count] */
     struct ddp_block staging;        /* for broadcasts of buffers: their largest chunk */
     struct ddp_block control;        /* one element of any dtype, for flags */
@@ -53,6 +47,10 @@ struct ddp {
     bool *is_saved; /* [param_count] gradients that a pass may leave untouched, with find_unused */
     size_t *saved_at; /* [param_count] bytes into saved */
     void *saved;      /* the device's */
+
+    /* Communication hook (hook.c); all zero without one. */
+    struct ddp_hook_site hook_site;
+    size_t *hook_offsets; /* [param_count] by place */
 
     /* used map: local_used collects since the last reduction, used_map is what is reduced */
     struct ddp_block used_block;
@@ -116,6 +114,13 @@ void ddp_rebuild_end(struct ddp *ddp);
 /* A joined rank mirrored a pass: its order is that of the parameters. */
 void ddp_rebuild_note_all(struct ddp *ddp);
 
+/* hook.c: the hook meets the layout in force; and is told that it goes. */
+DDP_MUST_USE ddp_status ddp_hook_open(struct ddp *ddp);
+void ddp_hook_close(struct ddp *ddp);
+/* The hook prepares a round of a bucket; then its fault point. */
+DDP_MUST_USE ddp_status ddp_hook_round(struct ddp *ddp, size_t bucket, uint32_t round,
+                                       struct ddp_coll_args *out, bool *out_is_over);
+
 /* view.c. Where a parameter lies in its bucket; whether its gradient is there. */
 void *ddp_view_of(const struct ddp *ddp, size_t param);
 bool ddp_view_is(const struct ddp *ddp, size_t param);
@@ -141,6 +146,8 @@ size_t ddp_sync_staging_bytes(const struct ddp *ddp);
  * it, before its buffer is written or it is posted again. */
 DDP_MUST_USE ddp_status ddp_reducer_settle(struct ddp *ddp, struct ddp_coll_work *work);
 DDP_MUST_USE ddp_status ddp_reducer_post_bucket(struct ddp *ddp, size_t bucket);
+/* What hooks have to do behind the first collective of each bucket, which is done. */
+DDP_MUST_USE ddp_status ddp_reducer_end_rounds(struct ddp *ddp);
 DDP_MUST_USE ddp_status ddp_reducer_post_used_map(struct ddp *ddp);
 /* The host writes to, or reads, the used map. */
 void ddp_reducer_touch_used_map(const struct ddp *ddp, bool is_write);

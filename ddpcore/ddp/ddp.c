@@ -43,7 +43,8 @@ static ddp_status create_storage(struct ddp *ddp)
         ddp_block_alloc(ddp, DDP_SPACE_HOST, ddp->param_count * sizeof(int32_t), &ddp->used_block));
     ddp->used_map = ddp->used_block.data;
     DDP_TRY(ddp_buckets_alloc(ddp));
-    return ddp_view_open(ddp);
+    DDP_TRY(ddp_view_open(ddp));
+    return ddp_hook_open(ddp);
 }
 
 static void record_shapes(const struct ddp *ddp)
@@ -266,6 +267,7 @@ void ddp_destroy(struct ddp *ddp)
             return; /* what is left goes with the rank */
         }
     }
+    ddp_hook_close(ddp);
     ddp_view_close(ddp);
     ddp_buckets_free(ddp, ddp->bucket_blocks, ddp->layout.bucket_count);
     ddp_block_free(ddp, &ddp->staging);

@@ -21,6 +21,7 @@
 
 #include "ddpcore/base/param.h"
 #include "ddpcore/ddp/group.h"
+#include "ddpcore/ddp/hook.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,6 +54,9 @@ struct ddp_config {
      * also behind a backward pass for which the caller had pointed it elsewhere. After an error the
      * gradients hold neither local values nor averages. */
     bool gradient_as_bucket_view;
+    /* Does what is done with full buckets (hook.h), and divides; gradient_scale is then not used.
+     * Borrowed until ddp_destroy. NULL: the plain all-reduce. */
+    struct ddp_hook *hook;
     bool is_init_sync_skipped; /* true: parameters are not broadcast at construction */
     bool is_hashing; /* events GRAD_READY, GRAD_FINAL and BUFFER_SYNCED are recorded, with hashes of
                       * payloads: ddp_hash_tensor salted with ddp_hash_text(name) */

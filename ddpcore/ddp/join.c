@@ -160,6 +160,7 @@ static ddp_status mirror_reduction(struct ddp *ddp)
     if (ddp->config.find_unused_parameters && layout->bucket_count > 0) {
         DDP_TRY(ddp_group_wait(ddp->group, &ddp->used_work));
     }
+    DDP_TRY(ddp_reducer_end_rounds(ddp));
     if (!ddp->is_rebuild_due) {
         ddp_rebuild_note_all(ddp);
     }

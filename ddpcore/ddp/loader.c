@@ -16,8 +16,9 @@ struct ddp_loader {
     struct ddp_mem *mem;
     struct ddp_loader_config config;
     uint64_t epoch;
-    uint32_t *share; /* this rank's entries of the epoch */
-    size_t share_count;
+    uint32_t *list;  /* [sample_count] where an epoch is shuffled */
+    uint32_t *share; /* [whole_count] this rank's entries of the epoch */
+    size_t share_count, whole_count;
     uint64_t batch_count;
     struct slot *slots;
     pthread_t *workers;
@@ -95,33 +96,34 @@ static void *work(void *context)
 static ddp_status deal(struct ddp_loader *loader, uint64_t epoch, size_t first)
 {
     struct ddp_sampler_config *sampler = &loader->config.sampler;
-    uint32_t *share;
-    size_t count;
-    ddp_status status;
 
     sampler->first = first;
-    if (sampler->world_size == 0 || sampler->rank >= sampler->world_size ||
-        first > sampler->sample_count) {
-        return DDP_E_INVALID;
-    }
-    count = ddp_sampler_count(sampler);
-    share = ddp_mem_array(loader->mem, count, sizeof(*share));
-    if (share == NULL) {
-        return DDP_E_NOMEM;
-    }
-    status = ddp_sampler_epoch(sampler, epoch, loader->mem, share);
-    if (status != DDP_OK) {
-        ddp_mem_free(loader->mem, share);
-        return status;
-    }
-    ddp_mem_free(loader->mem, loader->share);
-    loader->share = share;
-    loader->share_count = count;
+    DDP_TRY(ddp_sampler_deal(sampler, epoch, loader->list, loader->share));
+    loader->share_count = ddp_sampler_count(sampler);
+    DDP_ASSERT(loader->share_count <= loader->whole_count);
     loader->epoch = epoch;
-    loader->batch_count = (count + loader->config.batch_rows - 1) / loader->config.batch_rows;
+    loader->batch_count =
+        (loader->share_count + loader->config.batch_rows - 1) / loader->config.batch_rows;
     loader->next = 0;
     loader->given = 0;
     return DDP_OK;
+}
+
+/* Memory for whole epochs, so that none is needed later. */
+static ddp_status make_lists(struct ddp_loader *loader)
+{
+    struct ddp_sampler_config whole = loader->config.sampler;
+
+    if (whole.world_size == 0 || whole.rank >= whole.world_size ||
+        whole.first > whole.sample_count || whole.sample_count > UINT32_MAX) {
+        return DDP_E_INVALID;
+    }
+    whole.first = 0;
+    loader->whole_count = ddp_sampler_count(&whole);
+    loader->list = ddp_mem_array(loader->mem, whole.is_shuffled ? whole.sample_count : 0,
+                                 sizeof(*loader->list));
+    loader->share = ddp_mem_array(loader->mem, loader->whole_count, sizeof(*loader->share));
+    return loader->list == NULL || loader->share == NULL ? DDP_E_NOMEM : DDP_OK;
 }
 
 static ddp_status make_slots(struct ddp_loader *loader)
@@ -174,6 +176,7 @@ static ddp_status open_loader(struct ddp_loader *loader, uint64_t epoch, struct 
         loader->config.read == NULL) {
         return ddp_err_set(err, DDP_E_INVALID, "a loader needs rows, two slots and a way to read");
     }
+    DDP_TRY(make_lists(loader));
     DDP_TRY(deal(loader, epoch, loader->config.sampler.first));
     DDP_TRY(make_slots(loader));
     if (pthread_mutex_init(&loader->lock, NULL) != 0) {
@@ -244,6 +247,7 @@ void ddp_loader_destroy(struct ddp_loader *loader)
     ddp_mem_free(loader->mem, loader->slots);
     ddp_mem_free(loader->mem, loader->workers);
     ddp_mem_free(loader->mem, loader->share);
+    ddp_mem_free(loader->mem, loader->list);
     ddp_mem_free(loader->mem, loader);
 }
 
@@ -330,22 +334,19 @@ ddp_status ddp_loader_epoch(struct ddp_loader *loader, uint64_t epoch)
     return status;
 }
 
+const struct ddp_sampler_config *ddp_loader_sampler(const struct ddp_loader *loader)
+{
+    return &loader->config.sampler;
+}
+
 uint64_t ddp_loader_batch_count(const struct ddp_loader *loader)
 {
     return loader->batch_count;
 }
 
-struct ddp_loader_state ddp_loader_state(const struct ddp_loader *loader)
+struct ddp_sampler_state ddp_loader_state(const struct ddp_loader *loader)
 {
-    const struct ddp_sampler_config *sampler = &loader->config.sampler;
-    const size_t rest = sampler->sample_count - sampler->first;
-    const uint64_t each = loader->given * loader->config.batch_rows; /* of one rank */
-
-    DDP_ASSERT(loader->given <= loader->batch_count && sampler->first <= sampler->sample_count);
-    if (loader->given == loader->batch_count || each >= rest / sampler->world_size + 1 ||
-        each * sampler->world_size >= rest) {
-        return (struct ddp_loader_state){.epoch = loader->epoch + 1};
-    }
-    return (struct ddp_loader_state){.epoch = loader->epoch,
-                                     .used = sampler->first + (size_t)each * sampler->world_size};
+    DDP_ASSERT(loader->given <= loader->batch_count);
+    return ddp_sampler_state(&loader->config.sampler, loader->epoch,
+                             loader->given * loader->config.batch_rows);
 }

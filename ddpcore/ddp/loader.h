@@ -35,12 +35,6 @@ struct ddp_loader_config {
     void *context;
 };
 
-/* Where a run stands, for a checkpoint. */
-struct ddp_loader_state {
-    uint64_t epoch;
-    size_t used; /* entries of the epoch's list that all ranks together have used */
-};
-
 struct ddp_loader;
 /* Starts with that epoch. Errors: E_INVALID (no rows, fewer than two slots, no read, or the
  * sampler's), E_NOMEM, E_SYSTEM (no thread). */
@@ -60,10 +54,12 @@ DDP_MUST_USE ddp_status ddp_loader_next(struct ddp_loader *loader, struct ddp_id
  * sampler's.
  */
 DDP_MUST_USE ddp_status ddp_loader_epoch(struct ddp_loader *loader, uint64_t epoch);
+/* The present epoch's, with what was used of it before this run as `first`. */
+const struct ddp_sampler_config *ddp_loader_sampler(const struct ddp_loader *loader);
 /* Batches of the present epoch that this run has. */
 uint64_t ddp_loader_batch_count(const struct ddp_loader *loader);
 /* After the batches that were given out so far: the last one counts as used. */
-struct ddp_loader_state ddp_loader_state(const struct ddp_loader *loader);
+struct ddp_sampler_state ddp_loader_state(const struct ddp_loader *loader);
 
 #ifdef __cplusplus
 }

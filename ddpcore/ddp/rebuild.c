@@ -129,12 +129,14 @@ static ddp_status replace(struct ddp *ddp, struct ddp_layout *layout)
         ddp_buckets_free(ddp, old_blocks, old.bucket_count);
         old_blocks = NULL;
     }
+    ddp_hook_close(ddp);
     ddp->bucket_blocks = NULL;
     ddp->layout = *layout;
     memset(layout, 0, sizeof(*layout));
     status = ddp_buckets_open(ddp);
     status = status == DDP_OK ? ddp_buckets_alloc(ddp) : status;
     status = status == DDP_OK ? ddp_view_attach(ddp) : status;
+    status = status == DDP_OK ? ddp_hook_open(ddp) : status;
     if (status == DDP_OK) {
         ddp_buckets_free(ddp, old_blocks, old.bucket_count);
     } /* else gradients are still there, which goes with the rank */

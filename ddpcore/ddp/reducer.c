@@ -27,7 +27,47 @@ static ddp_status repost(struct ddp *ddp, struct ddp_coll_work *work,
     return ddp_group_post(ddp->group, work);
 }
 
-ddp_status ddp_reducer_post_bucket(struct ddp *ddp, size_t bucket)
+/* The hook's collective of a round; none if it is done with the bucket. */
+static ddp_status post_round(struct ddp *ddp, size_t bucket, uint32_t round)
+{
+    struct ddp_bucket *target = &ddp->layout.buckets[bucket];
+    struct ddp_coll_args args;
+    bool is_over = false;
+
+    DDP_TRY(ddp_reducer_settle(ddp, &target->work));
+    DDP_TRY(ddp_hook_round(ddp, bucket, round, &args, &is_over));
+    target->is_open = !is_over;
+    if (!is_over) {
+        return repost(ddp, &target->work, &args);
+    }
+    if (round == 0) {
+        memset(&target->work, 0, sizeof(target->work));
+    }
+    return DDP_OK;
+}
+
+ddp_status ddp_reducer_end_rounds(struct ddp *ddp)
+{
+    bool is_any = ddp->config.hook != NULL;
+
+    for (uint32_t round = 1; is_any; round++) {
+        is_any = false;
+        for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
+            if (ddp->layout.buckets[i].is_open) {
+                DDP_TRY(post_round(ddp, i, round));
+            }
+        }
+        for (size_t i = 0; i < ddp->layout.bucket_count; i++) {
+            if (ddp->layout.buckets[i].is_open) {
+                DDP_TRY(ddp_group_wait(ddp->group, &ddp->layout.buckets[i].work));
+                is_any = true;
+            }
+        }
+    }
+    return DDP_OK;
+}
+
+static ddp_status post_plain(struct ddp *ddp, size_t bucket)
 {
     struct ddp_bucket *target = &ddp->layout.buckets[bucket];
     const struct ddp_coll_args args = {
@@ -43,6 +83,11 @@ ddp_status ddp_reducer_post_bucket(struct ddp *ddp, size_t bucket)
 
     DDP_ASSERT(bucket < ddp->layout.bucket_count);
     return repost(ddp, &target->work, &args);
+}
+
+ddp_status ddp_reducer_post_bucket(struct ddp *ddp, size_t bucket)
+{
+    return ddp->config.hook != NULL ? post_round(ddp, bucket, 0) : post_plain(ddp, bucket);
 }
 
 ddp_status ddp_reducer_post_used_map(struct ddp *ddp)
@@ -105,6 +150,7 @@ static ddp_status launch_ready(struct ddp *ddp)
         DDP_TRY(ddp_core_point(ddp, DDP_FAULT_POINT_BUCKET_LAUNCH, &context, &is_skipped));
         if (is_skipped) {
             memset(&layout->buckets[ddp->next_bucket].work, 0, sizeof(struct ddp_coll_work));
+            layout->buckets[ddp->next_bucket].is_open = false;
         } else {
             DDP_TRY(ddp_reducer_post_bucket(ddp, ddp->next_bucket));
         }
@@ -153,7 +199,7 @@ static ddp_status fill_slice(struct ddp *ddp, size_t param, void *slice)
     if (!source->is_grad_defined) {
         return ops->zero(ddp->device, NULL, slice, ddp_param_size_bytes(source));
     }
-    if (ddp->config.gradient_scale == DDP_GRADIENT_SCALE_POST) {
+    if (ddp->config.gradient_scale == DDP_GRADIENT_SCALE_POST || ddp->config.hook != NULL) {
         if (slice == source->grad) {
             return DDP_OK;
         }
@@ -329,7 +375,8 @@ static ddp_status copy_back(struct ddp *ddp, size_t param)
 
     if (!ddp->config.find_unused_parameters || ddp->used_map[param] != 0) {
         target->is_grad_defined = true;
-        if (size_bytes > 0 && ddp->config.gradient_scale == DDP_GRADIENT_SCALE_POST) {
+        if (size_bytes > 0 && ddp->config.gradient_scale == DDP_GRADIENT_SCALE_POST &&
+            ddp->config.hook == NULL) {
             DDP_TRY(ddp->device->ops->scale(ddp->device, NULL, target->grad, target->dtype, slice,
                                             target->dtype, target->elem_count, scale_factor(ddp)));
         } else if (size_bytes > 0 && target->grad != slice) {
@@ -405,6 +452,7 @@ ddp_status ddp_backward_end(struct ddp *ddp)
     if (ddp->config.find_unused_parameters && ddp->param_count > 0) {
         DDP_TRY(ddp_group_wait(ddp->group, &ddp->used_work));
     }
+    DDP_TRY(ddp_reducer_end_rounds(ddp));
     DDP_TRY(unflatten(ddp));
     for (size_t i = 0; i < ddp->param_count; i++) {
         ddp->local_used[i] = false;

@@ -1,9 +1,11 @@
-/* Distributed sampler: entry j of rank r is list[(r + j*W) mod N], or with shards of given sizes
- * list[s + j], where s is the sum of the sizes of lower ranks.
+/* Distributed sampler: entry j of rank r is list[(f + r + j*W) mod N], where f entries were used
+ * before, or with shards of given sizes list[s + j], where s is the sum of the sizes of lower
+ * ranks.
  *
  * PyTorch pads the list with its own head, repeated as often as needed, up to a multiple of W; the
- * mod is that padding. With drop_last no index reaches N, so it changes nothing. Of a list whose
- * first entries were used before, the rest is dealt out in the same way. */
+ * mod is that padding. With drop_last no index reaches N, so it changes nothing. Each of R ranks
+ * that took k entries before has used f = k*R of them, so R ranks go on as if they had not stopped.
+ */
 #include "ddpcore/ddp/sampler.h"
 
 #include "ddpcore/ddp/permutation.h"
@@ -24,6 +26,22 @@ size_t ddp_sampler_count(const struct ddp_sampler_config *config)
     return whole + (has_rest && !config->drop_last ? 1 : 0);
 }
 
+struct ddp_sampler_state ddp_sampler_state(const struct ddp_sampler_config *config, uint64_t epoch,
+                                           uint64_t taken)
+{
+    const size_t left = config->sample_count - config->first;
+    const size_t whole = left / config->world_size;
+    /* Of the rank that has most: all ranks must come to the same place. */
+    const size_t most = whole + (left % config->world_size != 0 && !config->drop_last ? 1 : 0);
+
+    DDP_ASSERT(config->world_size > 0 && config->first <= config->sample_count);
+    if (taken >= most) {
+        return (struct ddp_sampler_state){.epoch = epoch + 1};
+    }
+    return (struct ddp_sampler_state){.epoch = epoch,
+                                      .used = config->first + (size_t)taken * config->world_size};
+}
+
 /* Sum of the sizes of the first `count` shards; false: more than there are samples. */
 static bool add_shards(const struct ddp_sampler_config *config, uint32_t count, size_t *out_sum)
 {
@@ -37,10 +55,9 @@ static bool add_shards(const struct ddp_sampler_config *config, uint32_t count, 
     return true;
 }
 
-ddp_status ddp_sampler_epoch(const struct ddp_sampler_config *config, uint64_t epoch,
-                             struct ddp_mem *mem, uint32_t *indices)
+ddp_status ddp_sampler_deal(const struct ddp_sampler_config *config, uint64_t epoch, uint32_t *list,
+                            uint32_t *indices)
 {
-    uint32_t *list = NULL;
     size_t first = 0, count;
 
     if (config->world_size == 0 || config->rank >= config->world_size ||
@@ -54,21 +71,34 @@ ddp_status ddp_sampler_epoch(const struct ddp_sampler_config *config, uint64_t e
     }
     count = ddp_sampler_count(config);
     if (config->is_shuffled) {
-        list = ddp_mem_array(mem, config->sample_count, sizeof(*list));
-        if (list == NULL) {
-            return DDP_E_NOMEM;
-        }
         ddp_permutation(config->seed + epoch, list, config->sample_count);
     }
     for (size_t j = 0; j < count; j++) {
         const size_t place = config->shard_size != NULL
                                  ? first + j
-                                 : config->first + (config->rank + j * (size_t)config->world_size) %
-                                                       (config->sample_count - config->first);
+                                 : (config->first + config->rank + j * (size_t)config->world_size) %
+                                       config->sample_count;
 
         DDP_ASSERT(place < config->sample_count);
-        indices[j] = list != NULL ? list[place] : (uint32_t)place;
+        indices[j] = config->is_shuffled ? list[place] : (uint32_t)place;
     }
-    ddp_mem_free(mem, list);
     return DDP_OK;
+}
+
+ddp_status ddp_sampler_epoch(const struct ddp_sampler_config *config, uint64_t epoch,
+                             struct ddp_mem *mem, uint32_t *indices)
+{
+    uint32_t *list;
+    ddp_status status;
+
+    if (config->sample_count > UINT32_MAX) {
+        return DDP_E_INVALID;
+    }
+    list = ddp_mem_array(mem, config->is_shuffled ? config->sample_count : 0, sizeof(*list));
+    if (list == NULL) {
+        return DDP_E_NOMEM;
+    }
+    status = ddp_sampler_deal(config, epoch, list, indices);
+    ddp_mem_free(mem, list);
+    return status;
 }

@@ -22,11 +22,24 @@ struct ddp_sampler_config {
     bool drop_last; /* false: pad with samples from the head of the (shuffled) list */
     bool is_exact;  /* nothing is padded or left out: ranks may see one sample more or less */
     uint64_t seed;
-    size_t first; /* entries of the list that were used before: the rest is dealt out */
+    size_t
+        first; /* entries of the list that were used before: the rest is dealt out, padded from the
+                * list's head too: with as many ranks as before, the same as without a stop */
     /* size_t[world_size]: rank r sees the next shard_size[r] entries of the list, and drop_last
      * means nothing. NULL: all ranks see the same number. */
     const size_t *shard_size;
 };
+/* Where a run stands in the middle of its data, for a checkpoint: a run that goes on, with any
+ * number of ranks, begins with that epoch, and its `first` is `used`. True of ranks that have all
+ * taken equally many samples. */
+struct ddp_sampler_state {
+    uint64_t epoch;
+    size_t used; /* entries of the epoch's list that all ranks together have used */
+};
+/* Once each rank has taken so many samples of an epoch, of which `first` were used before; or had
+ * room for so many, as a last batch may be a short one. */
+struct ddp_sampler_state ddp_sampler_state(const struct ddp_sampler_config *config, uint64_t epoch,
+                                           uint64_t taken);
 /* Samples of this rank: shard_size[rank], or of the N that are left floor(N/W) if drop_last, else
  * ceil(N/W), or, exactly, one of the two. rank < world. */
 size_t ddp_sampler_count(const struct ddp_sampler_config *config);
@@ -35,6 +48,9 @@ size_t ddp_sampler_count(const struct ddp_sampler_config *config);
  * first beyond the end, or with shards), E_NOMEM. */
 DDP_MUST_USE ddp_status ddp_sampler_epoch(const struct ddp_sampler_config *config, uint64_t epoch,
                                           struct ddp_mem *mem, uint32_t *indices);
+/* The same without an allocation. list: uint32_t[sample_count], of the caller's, overwritten. */
+DDP_MUST_USE ddp_status ddp_sampler_deal(const struct ddp_sampler_config *config, uint64_t epoch,
+                                         uint32_t *list, uint32_t *indices);
 
 #ifdef __cplusplus
 }

@@ -20,27 +20,32 @@ struct fingerprint {
     uint64_t buffer_count;
 };
 
-enum { OPTION_COUNT = 10 };
+enum { OPTION_COUNT = 11 };
 
 struct option {
     const char *name;
     uint64_t value;
+    const char *text; /* what is shown in the value's place, or NULL */
 };
 
 static void list_options(const struct ddp *ddp, struct option out[OPTION_COUNT])
 {
     const struct ddp_config *config = &ddp->config;
+    const struct ddp_hook *hook = config->hook;
     const struct option options[OPTION_COUNT] = {
-        {"build_id", config->build_id},
-        {"semantics", ddp->group->semantics},
-        {"bucket_cap_bytes", config->bucket_cap_bytes},
-        {"first_bucket_cap_bytes", config->first_bucket_cap_bytes},
-        {"bucket_order", config->bucket_order},
-        {"gradient_scale", config->gradient_scale},
-        {"find_unused_parameters", config->find_unused_parameters},
-        {"broadcast_buffers", config->broadcast_buffers},
-        {"is_init_sync_skipped", config->is_init_sync_skipped},
-        {"gradient_as_bucket_view", config->gradient_as_bucket_view},
+        {.name = "build_id", .value = config->build_id},
+        {.name = "semantics", .value = ddp->group->semantics},
+        {.name = "bucket_cap_bytes", .value = config->bucket_cap_bytes},
+        {.name = "first_bucket_cap_bytes", .value = config->first_bucket_cap_bytes},
+        {.name = "bucket_order", .value = config->bucket_order},
+        {.name = "gradient_scale", .value = config->gradient_scale},
+        {.name = "find_unused_parameters", .value = config->find_unused_parameters},
+        {.name = "broadcast_buffers", .value = config->broadcast_buffers},
+        {.name = "is_init_sync_skipped", .value = config->is_init_sync_skipped},
+        {.name = "gradient_as_bucket_view", .value = config->gradient_as_bucket_view},
+        {.name = "hook",
+         .value = hook == NULL ? 0 : hook->ops->identity(hook),
+         .text = hook == NULL ? "none" : hook->ops->name},
     };
 
     memcpy(out, options, sizeof(options));
@@ -124,8 +129,12 @@ static void describe_item(const struct item_table *table, size_t item, char *out
     DDP_ASSERT(item < item_count(table));
     memset(out, 0, DDP_DESCRIPTION_BYTES);
     if (item < OPTION_COUNT) {
-        (void)snprintf(out, DDP_DESCRIPTION_BYTES, "option %s = %" PRIu64,
-                       table->options[item].name, table->options[item].value);
+        const struct option *option = &table->options[item];
+
+        (void)(option->text != NULL ? snprintf(out, DDP_DESCRIPTION_BYTES, "option %s = %s",
+                                               option->name, option->text)
+                                    : snprintf(out, DDP_DESCRIPTION_BYTES, "option %s = %" PRIu64,
+                                               option->name, option->value));
         return;
     }
     item -= OPTION_COUNT;

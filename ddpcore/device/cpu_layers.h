@@ -30,6 +30,15 @@ ddp_status ddp_cpu_normalize_columns(struct ddp_device *device, struct ddp_strea
 ddp_status ddp_cpu_normalize_columns_backward(struct ddp_device *device, struct ddp_stream *stream,
                                               float *dx, const float *dy, const float *y,
                                               const float *inverse, size_t rows, size_t columns);
+ddp_status ddp_cpu_standardize_columns(struct ddp_device *device, struct ddp_stream *stream,
+                                       float *y, const float *x, const float *mean,
+                                       const float *inverse, size_t rows, size_t columns);
+ddp_status ddp_cpu_standardize_columns_backward(struct ddp_device *device,
+                                                struct ddp_stream *stream, float *dx,
+                                                const float *dy, const float *y,
+                                                const float *inverse,
+                                                const struct ddp_column_sums *sums, size_t rows,
+                                                size_t columns);
 ddp_status ddp_cpu_normalize_rows(struct ddp_device *device, struct ddp_stream *stream, float *y,
                                   float *inverse, const float *x, size_t rows, size_t columns,
                                   float eps);

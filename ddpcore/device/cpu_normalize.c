@@ -111,6 +111,36 @@ ddp_status ddp_cpu_normalize_columns_backward(struct ddp_device *device, struct 
     return DDP_OK;
 }
 
+ddp_status ddp_cpu_standardize_columns(struct ddp_device *device, struct ddp_stream *stream,
+                                       float *y, const float *x, const float *mean,
+                                       const float *inverse, size_t rows, size_t columns)
+{
+    (void)device;
+    (void)stream;
+    apply_columns(y, mean, inverse, x, rows, columns);
+    return DDP_OK;
+}
+
+DDP_CLONES ddp_status ddp_cpu_standardize_columns_backward(
+    struct ddp_device *device, struct ddp_stream *stream, float *restrict dx,
+    const float *restrict dy, const float *restrict y, const float *restrict inverse,
+    const struct ddp_column_sums *sums, size_t rows, size_t columns)
+{
+    const float *restrict sum = sums->sum;
+    const float *restrict dot = sums->dot;
+    const float row_count = sums->row_count;
+
+    (void)device;
+    (void)stream;
+    for (size_t b = 0; b < rows; b++) {
+        for (size_t o = 0; o < columns; o++) {
+            dx[b * columns + o] = inverse[o] * (dy[b * columns + o] - sum[o] / row_count -
+                                                y[b * columns + o] * (dot[o] / row_count));
+        }
+    }
+    return DDP_OK;
+}
+
 DDP_CLONES ddp_status ddp_cpu_normalize_rows(struct ddp_device *device, struct ddp_stream *stream,
                                              float *y, float *inverse, const float *x, size_t rows,
                                              size_t columns, float eps)

@@ -36,6 +36,12 @@ struct ddp_moments {
     float *mean, *variance, *inverse;
 };
 
+/* Sums over the rows of all ranks, column by column, and how many rows they are of. */
+struct ddp_column_sums {
+    const float *sum, *dot; /* of dy, of dy * y */
+    float row_count;
+};
+
 /* Rows of a table, by their numbers. */
 struct ddp_rows {
     const int32_t *index; /* B, in the device's memory */
@@ -76,6 +82,17 @@ struct ddp_layer_ops {
     ddp_status (*normalize_columns_backward)(struct ddp_device *device, struct ddp_stream *stream,
                                              float *dx, const float *dy, const float *y,
                                              const float *inverse, size_t rows, size_t columns);
+    /* y[b][o] = (x[b][o] - mean[o]) * inverse[o], with moments of more rows than these */
+    ddp_status (*standardize_columns)(struct ddp_device *device, struct ddp_stream *stream,
+                                      float *y, const float *x, const float *mean,
+                                      const float *inverse, size_t rows, size_t columns);
+    /* dx = inverse[o] * (dy - sum[o]/N - y * (dot[o]/N)), N = sums->row_count; y:
+     * standardize_columns' output */
+    ddp_status (*standardize_columns_backward)(struct ddp_device *device, struct ddp_stream *stream,
+                                               float *dx, const float *dy, const float *y,
+                                               const float *inverse,
+                                               const struct ddp_column_sums *sums, size_t rows,
+                                               size_t columns);
     /* The same along each row: y[b][o] = (x[b][o] - mean) * inverse[b]. inverse: B */
     ddp_status (*normalize_rows)(struct ddp_device *device, struct ddp_stream *stream, float *y,
                                  float *inverse, const float *x, size_t rows, size_t columns,

@@ -108,6 +108,32 @@ static ddp_status observer_normalize_columns_backward(struct ddp_device *device,
                 WRITES(dx, rows * columns));
 }
 
+static ddp_status observer_standardize_columns(struct ddp_device *device, struct ddp_stream *stream,
+                                               float *y, const float *x, const float *mean,
+                                               const float *inverse, size_t rows, size_t columns)
+{
+    struct ddp_observer *self = ddp_observer_of(device);
+
+    DDP_OBSERVE(self, stream, INNER(standardize_columns, y, x, mean, inverse, rows, columns),
+                READS(x, rows * columns), READS(mean, columns), READS(inverse, columns),
+                WRITES(y, rows * columns));
+}
+
+static ddp_status observer_standardize_columns_backward(struct ddp_device *device,
+                                                        struct ddp_stream *stream, float *dx,
+                                                        const float *dy, const float *y,
+                                                        const float *inverse,
+                                                        const struct ddp_column_sums *sums,
+                                                        size_t rows, size_t columns)
+{
+    struct ddp_observer *self = ddp_observer_of(device);
+
+    DDP_OBSERVE(self, stream,
+                INNER(standardize_columns_backward, dx, dy, y, inverse, sums, rows, columns),
+                READS(dy, rows * columns), READS(y, rows * columns), READS(inverse, columns),
+                READS(sums->sum, columns), READS(sums->dot, columns), WRITES(dx, rows * columns));
+}
+
 static ddp_status observer_normalize_rows(struct ddp_device *device, struct ddp_stream *stream,
                                           float *y, float *inverse, const float *x, size_t rows,
                                           size_t columns, float eps)
@@ -229,7 +255,7 @@ static ddp_status observer_gate_backward(struct ddp_device *device, struct ddp_s
                 WRITES(dx, route->rows * columns), WRITES(dlogits, route->rows * route->experts));
 }
 
-_Static_assert(sizeof(struct ddp_layer_ops) == 19 * sizeof(void (*)(void)),
+_Static_assert(sizeof(struct ddp_layer_ops) == 21 * sizeof(void (*)(void)),
                "every kernel of layers.h is observed");
 
 const struct ddp_layer_ops ddp_device_observer_layers = {
@@ -241,6 +267,8 @@ const struct ddp_layer_ops ddp_device_observer_layers = {
     .average_pool_backward = observer_average_pool_backward,
     .normalize_columns = observer_normalize_columns,
     .normalize_columns_backward = observer_normalize_columns_backward,
+    .standardize_columns = observer_standardize_columns,
+    .standardize_columns_backward = observer_standardize_columns_backward,
     .normalize_rows = observer_normalize_rows,
     .normalize_rows_backward = observer_normalize_rows_backward,
     .gelu = observer_gelu,

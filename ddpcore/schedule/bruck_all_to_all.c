@@ -56,12 +56,14 @@ static uint32_t copy_runs(struct bruck *bruck, uint32_t round, bool is_leaving, 
     return packed;
 }
 
-static void emit_rounds(struct bruck *bruck)
+/* Returns the last round. */
+static uint32_t emit_rounds(struct bruck *bruck)
 {
     const struct ddp_schedule_params *params = bruck->params;
     uint32_t sent = DDP_STEP_NONE;
+    uint32_t round = 0;
 
-    for (uint32_t round = 0; UINT64_C(1) << round < params->size; round++) {
+    for (; UINT64_C(1) << round < params->size; round++) {
         uint32_t distance = 1u << round;
         uint32_t ahead = (params->rank + distance) % params->size;
         uint32_t behind = (params->rank + params->size - distance) % params->size;
@@ -84,6 +86,7 @@ static void emit_rounds(struct bruck *bruck)
         }
         (void)copy_runs(bruck, round, false, arrived);
     }
+    return round > 0 ? round - 1 : 0;
 }
 
 void ddp_emit_bruck_all_to_all(struct ddp_schedule *schedule)
@@ -92,6 +95,7 @@ void ddp_emit_bruck_all_to_all(struct ddp_schedule *schedule)
     struct bruck bruck = {.schedule = schedule, .params = params, .moved = DDP_STEP_NONE};
     uint32_t size = params->size;
     uint32_t behind_own = size - params->rank - 1; /* blocks of the input */
+    uint32_t last_round;
     struct ddp_part own = run_of(&bruck, params->rank, 1);
 
     if (!params->is_in_place) {
@@ -109,9 +113,9 @@ void ddp_emit_bruck_all_to_all(struct ddp_schedule *schedule)
          DDP_STEP_NONE);
     copy(&bruck, 0, ddp_emit_scratch(bruck.blocks, run_of(&bruck, behind_own + 1, params->rank)),
          ddp_emit_range(DDP_BUFFER_INPUT, run_of(&bruck, 0, params->rank)), DDP_STEP_NONE);
-    emit_rounds(&bruck);
+    last_round = emit_rounds(&bruck);
     for (uint32_t i = 1; i < size; i++) {
-        copy(&bruck, 0,
+        copy(&bruck, last_round,
              ddp_emit_range(DDP_BUFFER_OUTPUT, run_of(&bruck, (params->rank + size - i) % size, 1)),
              ddp_emit_scratch(bruck.blocks, run_of(&bruck, i, 1)), DDP_STEP_NONE);
     }

@@ -32,6 +32,13 @@ static inline struct ddp_core ddp_core_of(uint32_t world, uint32_t rank)
     return core;
 }
 
+/* Inside, messages begin in round 1, after those from outside; in round 0 if nobody stands there.
+ */
+static inline uint32_t ddp_core_first_round(const struct ddp_core *core)
+{
+    return core->extra > 0 ? 1 : 0;
+}
+
 /* The rank of member `index`. */
 static inline uint32_t ddp_core_rank(const struct ddp_core *core, uint32_t index)
 {

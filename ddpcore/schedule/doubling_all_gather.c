@@ -47,7 +47,7 @@ static void emit_outside(struct doubling *doubling, uint32_t last_round)
 static void emit_inside(struct doubling *doubling, const struct ddp_core *core)
 {
     uint32_t behind = ddp_core_outside(core, doubling->params->rank);
-    uint32_t round = 1;
+    uint32_t round = ddp_core_first_round(core);
 
     if (behind != DDP_CORE_NONE) {
         move_blocks(doubling, false, 0, behind, behind, 1);

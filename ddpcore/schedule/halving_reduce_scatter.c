@@ -97,12 +97,15 @@ static struct ddp_range output_of(const struct halving *halving, struct ddp_part
 
 static void finish(const struct halving *halving, struct ddp_part own)
 {
+    uint32_t round = ddp_core_first_round(&halving->core) + halving->core.levels - 1;
+
+    DDP_ASSERT(halving->core.levels > 0);
     for (size_t cell = 0; cell < halving->cell_count; cell++) {
         struct ddp_part part = part_in_cell(halving, own, cell);
         const uint32_t dep[2] = {halving->written[cell], DDP_STEP_NONE};
 
         if (part.elem_count > 0) {
-            (void)ddp_emit_copy(halving->schedule, halving->core.levels, output_of(halving, part),
+            (void)ddp_emit_copy(halving->schedule, round, output_of(halving, part),
                                 ddp_emit_scratch(halving->scratch, part), dep);
         }
     }
@@ -131,6 +134,7 @@ static void emit_inside(struct halving *halving, struct ddp_part own)
     const struct ddp_core *core = &halving->core;
     uint32_t rank = halving->params->rank;
     uint32_t given = ddp_core_outside(core, rank);
+    uint32_t round = ddp_core_first_round(core);
 
     halving->scratch =
         ddp_schedule_add_scratch(halving->schedule, halving->params->dtype,
@@ -139,20 +143,20 @@ static void emit_inside(struct halving *halving, struct ddp_part own)
         add_window(halving, 0, given, blocks_of(halving, 0, halving->params->size));
         halving->is_filled = true;
     }
-    for (uint32_t level = 0; level < core->levels; level++) {
+    for (uint32_t level = 0; level < core->levels; level++, round++) {
         uint32_t distance = core->size >> (level + 1);
         uint32_t partner = core->index ^ distance;
         uint32_t peer = ddp_core_rank(core, partner);
 
         DDP_ASSERT(partner < core->size && peer != rank);
-        send_window(halving, 1 + level, peer,
+        send_window(halving, round, peer,
                     window_of(halving, partner - partner % distance, distance));
-        add_window(halving, 1 + level, peer,
+        add_window(halving, round, peer,
                    window_of(halving, core->index - core->index % distance, distance));
         halving->is_filled = true;
     }
     if (given != DDP_CORE_NONE) {
-        send_window(halving, core->levels + 1, given, blocks_of(halving, given, 1));
+        send_window(halving, round, given, blocks_of(halving, given, 1));
     }
     finish(halving, own);
 }

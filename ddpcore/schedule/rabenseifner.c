@@ -17,10 +17,11 @@
 struct halving {
     struct ddp_schedule *schedule;
     const struct ddp_schedule_params *params;
-    uint32_t core;   /* largest power of two <= size */
-    uint32_t extra;  /* ranks beyond it: the first 2 * extra ranks work in pairs (even, odd) */
-    uint32_t levels; /* log2(core) */
-    uint32_t index;  /* this rank's number in the core */
+    uint32_t core;        /* largest power of two <= size */
+    uint32_t extra;       /* ranks beyond it: the first 2 * extra ranks work in pairs (even, odd) */
+    uint32_t levels;      /* log2(core) */
+    uint32_t index;       /* this rank's number in the core */
+    uint32_t first_round; /* of messages in the core: those from outside come before */
     size_t cell_count;
     bool is_filled;    /* the output holds all of the rank's own data */
     uint32_t *written; /* [cell]: the last step that wrote the output there */
@@ -114,15 +115,15 @@ static void reduce_scatter(struct halving *halving)
         uint32_t partner = halving->index ^ distance;
         struct ddp_part kept = half_of(halving, halving->index, distance);
 
-        send_window(halving, 1 + level, rank_of(halving, partner),
+        send_window(halving, halving->first_round + level, rank_of(halving, partner),
                     half_of(halving, partner, distance),
                     &halving->lent[level * halving->cell_count]);
         if (!halving->is_filled) {
             fill_window(halving, kept); /* the other half is written when it comes back */
             halving->is_filled = true;
         }
-        recv_window(halving, DDP_STEP_RECV_REDUCE, 1 + level, rank_of(halving, partner), kept,
-                    NULL);
+        recv_window(halving, DDP_STEP_RECV_REDUCE, halving->first_round + level,
+                    rank_of(halving, partner), kept, NULL);
     }
 }
 
@@ -131,7 +132,7 @@ static void all_gather(const struct halving *halving)
     for (uint32_t level = halving->levels; level-- > 0;) {
         uint32_t distance = halving->core >> (level + 1);
         uint32_t partner = halving->index ^ distance;
-        uint32_t round = 2 * halving->levels - level;
+        uint32_t round = halving->first_round + 2 * halving->levels - 1 - level;
 
         send_window(halving, round, rank_of(halving, partner),
                     half_of(halving, halving->index, distance), NULL);
@@ -145,7 +146,7 @@ static void emit(struct halving *halving)
 {
     const struct ddp_part whole = {0, halving->params->elem_count};
     uint32_t rank = halving->params->rank;
-    uint32_t last_round = 2 * halving->levels + 1;
+    uint32_t last_round = halving->first_round + 2 * halving->levels;
     bool is_paired = rank < 2 * halving->extra;
 
     if (is_paired && rank % 2 == 0) {
@@ -182,6 +183,7 @@ void ddp_emit_rabenseifner(struct ddp_schedule *schedule)
         halving.levels++;
     }
     halving.extra = params->size - halving.core;
+    halving.first_round = halving.extra > 0 ? 1 : 0;
     halving.is_filled = params->is_in_place != 0;
     halving.cell_count = ddp_emit_segment_count(params->elem_count, params->segment_elem_count);
     halving.written = ddp_emit_step_array(schedule, halving.cell_count);

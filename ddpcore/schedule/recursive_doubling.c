@@ -105,7 +105,7 @@ static void emit_core(struct doubling *doubling, uint32_t last_round)
     uint32_t rank = doubling->params->rank;
     bool is_paired = rank < 2 * doubling->extra;
     uint32_t index = is_paired ? rank / 2 : rank - doubling->extra;
-    uint32_t round = 1;
+    uint32_t round = doubling->extra > 0 ? 1 : 0;
 
     for (uint32_t i = 0; i < COPY_COUNT && doubling->core > 1u << i; i++) {
         doubling->scratch[i] = ddp_schedule_add_scratch(doubling->schedule, doubling->params->dtype,

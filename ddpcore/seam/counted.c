@@ -37,6 +37,16 @@ static ddp_status files_create(struct ddp_files *files, const char *path, int *o
     return DDP_OK;
 }
 
+static ddp_status files_append(struct ddp_files *files, const char *path, int *out_handle,
+                               struct ddp_err *err)
+{
+    struct ddp_counted_files *counted = counted_of(files);
+
+    DDP_TRY(counted->inner->ops->append(counted->inner, path, out_handle, err));
+    counted->open_count++;
+    return DDP_OK;
+}
+
 static ddp_status files_write(struct ddp_files *files, int handle, const void *data,
                               size_t size_bytes, size_t *out_written, struct ddp_err *err)
 {
@@ -85,6 +95,7 @@ static ddp_status files_remove(struct ddp_files *files, const char *path, struct
 
 static const struct ddp_files_ops files_ops = {.name = "counted",
                                                .create = files_create,
+                                               .append = files_append,
                                                .write = files_write,
                                                .sync = files_sync,
                                                .close = files_close,

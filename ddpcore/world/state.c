@@ -3,18 +3,13 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "ddpcore/base/text.h"
 #include "ddpcore/checkpoint/safetensors.h"
-#include "ddpcore/device/transfer.h"
 
 #define STEPS_KEY "steps_done"
-
-static ddp_status open_transfer(struct ddp_world *world, struct ddp_transfer *out)
-{
-    return ddp_transfer_init(out, world->device, world->env.idle, world->env.clock,
-                             world->timeout_ns);
-}
+#define EPOCH_KEY "sampler_epoch"
+#define USED_KEY  "sampler_used"
 
 static void shape_of(const struct ddp_param *tensor, uint64_t *shape)
 {
@@ -33,15 +28,23 @@ static size_t bytes_of(const struct ddp_world_state *state)
     return size_bytes;
 }
 
+static ddp_status set_number(struct ddp_state_dict *dict, const char *key, uint64_t value)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof(text), "%" PRIu64, value);
+    return ddp_state_dict_set_meta(dict, key, text);
+}
+
 /* block: memory for all tensors. */
 static ddp_status fill(struct ddp_transfer *transfer, const struct ddp_world_state *state,
                        char *block, struct ddp_state_dict *dict)
 {
     uint64_t shape[DDP_NDIM_MAX];
-    char text[32];
 
-    (void)snprintf(text, sizeof(text), "%" PRIu64, state->steps_done);
-    DDP_TRY(ddp_state_dict_set_meta(dict, STEPS_KEY, text));
+    DDP_TRY(set_number(dict, STEPS_KEY, state->steps_done));
+    DDP_TRY(set_number(dict, EPOCH_KEY, state->samples.epoch));
+    DDP_TRY(set_number(dict, USED_KEY, state->samples.used));
     for (size_t i = 0; i < state->tensor_count; i++) {
         const struct ddp_param *tensor = &state->tensors[i];
 
@@ -57,7 +60,6 @@ ddp_status ddp_world_save(struct ddp_world *world, const char *path,
                           const struct ddp_world_state *state, struct ddp_err *err)
 {
     struct ddp_mem *mem = world->env.mem;
-    struct ddp_transfer transfer = {0};
     struct ddp_state_dict dict;
     char *block = NULL;
     ddp_status status;
@@ -66,24 +68,19 @@ ddp_status ddp_world_save(struct ddp_world *world, const char *path,
         return DDP_OK;
     }
     ddp_state_dict_init(&dict, mem);
-    status = open_transfer(world, &transfer);
-    if (status != DDP_OK) {
-        goto out;
-    }
     block = ddp_mem_array(mem, bytes_of(state), 1);
     if (block == NULL) {
         status =
             ddp_err_set(err, DDP_E_NOMEM, "%s: no memory for %zu bytes", path, bytes_of(state));
         goto out;
     }
-    status = fill(&transfer, state, block, &dict);
+    status = fill(&world->transfer, state, block, &dict);
     if (status == DDP_OK) {
         status = ddp_safetensors_save(&world->env, path, &dict, err);
     }
 out:
     ddp_state_dict_fini(&dict);
     ddp_mem_free(mem, block);
-    ddp_transfer_fini(&transfer);
     return status;
 }
 
@@ -104,17 +101,38 @@ static ddp_status check_entries(const struct ddp_state_dict *dict,
     return DDP_OK;
 }
 
-static ddp_status read_steps(const struct ddp_state_dict *dict, uint64_t *out, struct ddp_err *err)
+static ddp_status read_number(const struct ddp_state_dict *dict, const char *key, const char *what,
+                              uint64_t *out, struct ddp_err *err)
 {
-    const char *text = ddp_state_dict_meta(dict, STEPS_KEY);
-    char *end = NULL;
+    const char *text = ddp_state_dict_meta(dict, key);
 
-    if (text == NULL || text[0] < '0' || text[0] > '9') {
-        return ddp_err_set(err, DDP_E_CORRUPT, "it does not say how many steps are done");
+    if (text == NULL) {
+        return ddp_err_set(err, DDP_E_CORRUPT, "it does not say how many %s", what);
     }
-    *out = strtoull(text, &end, 10);
-    return *end == '\0' ? DDP_OK
-                        : ddp_err_set(err, DDP_E_CORRUPT, "\"%.40s\" is no number of steps", text);
+    if (text[0] < '0' || text[0] > '9') {
+        return ddp_err_set(err, DDP_E_CORRUPT, "it does not say how many %s, but \"%.40s\"", what,
+                           text);
+    }
+    return ddp_text_parse_u64(text, out) == DDP_OK
+               ? DDP_OK
+               : ddp_err_set(err, DDP_E_CORRUPT, "\"%.40s\" is no number of %s", text, what);
+}
+
+/* A file of another program may say nothing of samples. */
+static ddp_status read_numbers(const struct ddp_state_dict *dict, struct ddp_world_state *out,
+                               struct ddp_err *err)
+{
+    uint64_t used = 0;
+
+    DDP_TRY(read_number(dict, STEPS_KEY, "steps are done", &out->steps_done, err));
+    if (ddp_state_dict_meta(dict, EPOCH_KEY) == NULL &&
+        ddp_state_dict_meta(dict, USED_KEY) == NULL) {
+        return DDP_OK;
+    }
+    DDP_TRY(read_number(dict, EPOCH_KEY, "epochs are done", &out->samples.epoch, err));
+    DDP_TRY(read_number(dict, USED_KEY, "samples were used", &used, err));
+    out->samples.used = (size_t)used;
+    return DDP_OK;
 }
 
 static ddp_status resolve(struct ddp_state_dict *dict, const struct ddp_world_state *state,
@@ -138,9 +156,8 @@ ddp_status ddp_world_load(struct ddp_world *world, const char *path, struct ddp_
                           struct ddp_err *err)
 {
     struct ddp_mem *mem = world->env.mem;
-    struct ddp_transfer transfer = {0};
     struct ddp_state_dict dict;
-    uint64_t steps_done = 0;
+    struct ddp_world_state numbers = {0};
     ddp_status status;
 
     ddp_state_dict_init(&dict, mem);
@@ -153,24 +170,23 @@ ddp_status ddp_world_load(struct ddp_world *world, const char *path, struct ddp_
         status = check_entries(&dict, state, mem, err);
     }
     if (status == DDP_OK) {
-        status = read_steps(&dict, &steps_done, err);
+        status = read_numbers(&dict, &numbers, err);
     }
     if (status != DDP_OK) {
         (void)ddp_err_wrap(err, status, "%s", path);
         goto out;
     }
-    status = open_transfer(world, &transfer);
     for (size_t i = 0; i < state->tensor_count && status == DDP_OK; i++) {
         const struct ddp_tensor_entry *entry = ddp_state_dict_find(&dict, state->tensors[i].name);
 
-        status = ddp_transfer_to_device(&transfer, state->tensors[i].data, entry->data,
+        status = ddp_transfer_to_device(&world->transfer, state->tensors[i].data, entry->data,
                                         entry->size_bytes);
     }
     if (status == DDP_OK) {
-        state->steps_done = steps_done;
+        state->steps_done = numbers.steps_done;
+        state->samples = numbers.samples;
     }
 out:
     ddp_state_dict_fini(&dict);
-    ddp_transfer_fini(&transfer);
     return status;
 }

@@ -4,6 +4,7 @@
 #define DDPCORE_WORLD_STATE_H
 
 #include "ddpcore/base/param.h"
+#include "ddpcore/ddp/sampler.h"
 #include "ddpcore/world/world.h"
 
 #ifdef __cplusplus
@@ -16,6 +17,7 @@ struct ddp_world_state {
     const struct ddp_param *tensors;
     size_t tensor_count;
     uint64_t steps_done;
+    struct ddp_sampler_state samples; /* ddp_loader_state; zeros: the first epoch from its head */
 };
 
 /* Atomically, as ddp_safetensors_save. Other ranks than 0 return OK at once: that the file is there
@@ -23,8 +25,9 @@ struct ddp_world_state {
  * device. */
 DDP_MUST_USE ddp_status ddp_world_save(struct ddp_world *world, const char *path,
                                        const struct ddp_world_state *state, struct ddp_err *err);
-/* Fills the tensors and steps_done; nothing is written unless all of the file fits. Errors:
- * E_NOT_FOUND (no such file), E_KEYS, E_PREFIX, E_SHAPE, E_CORRUPT, in words, and those of copies.
+/* Fills the tensors, steps_done and samples; nothing is written unless all of the file fits.
+ * Errors: E_NOT_FOUND (no such file), E_KEYS, E_PREFIX, E_SHAPE, E_CORRUPT, in words, and those of
+ * copies.
  */
 DDP_MUST_USE ddp_status ddp_world_load(struct ddp_world *world, const char *path,
                                        struct ddp_world_state *state, struct ddp_err *err);

@@ -6,10 +6,17 @@
 #include <string.h>
 
 #include "ddpcore/transport/shm.h"
+#include "ddpcore/transport/tcp.h"
 
 #define DEFAULT_TIMEOUT_NS (600 * DDP_NS_PER_S)
 #define GROUP_NAME         "world"
 #define GROUP_COMM         1u
+
+/* Memory of the device that the world frees. */
+struct ddp_world_block {
+    struct ddp_world_block *next;
+    void *data;
+};
 
 static bool is_strict(const struct ddp_world_config *config)
 {
@@ -51,15 +58,15 @@ static ddp_status open_device(struct ddp_world *world, const struct ddp_world_co
     ddp_status status;
 
     world->device = config->device;
-    if (config->device != NULL) {
-        return DDP_OK;
+    if (world->device == NULL) {
+        status = ddp_device_cpu_create(world->env.mem, &world->device);
+        if (status != DDP_OK) {
+            return ddp_err_set(err, status, "no CPU device: %s", ddp_status_text(status));
+        }
+        world->is_own_device = true;
     }
-    status = ddp_device_cpu_create(world->env.mem, &world->device);
-    if (status != DDP_OK) {
-        return ddp_err_set(err, status, "no CPU device: %s", ddp_status_text(status));
-    }
-    world->is_own_device = true;
-    return DDP_OK;
+    return ddp_transfer_init(&world->transfer, world->device, world->env.idle, world->env.clock,
+                             world->timeout_ns);
 }
 
 /* Data travels in it, or beside NCCL and MPI the notices of deaths, revocations and agreements. */
@@ -71,7 +78,17 @@ static ddp_status open_transport(struct ddp_world *world, const struct ddp_world
                                        .member = world->where.rank,
                                        .member_count = world->where.world_size,
                                        .heap_bytes = config->heap_bytes};
+    char address[64];
+    const struct ddp_tcp_config tcp = {.group_name = GROUP_NAME,
+                                       .member = world->where.rank,
+                                       .member_count = world->where.world_size,
+                                       .address = address};
 
+    if (config->transport == DDP_WORLD_TRANSPORT_TCP) {
+        DDP_TRY(ddp_tcp_local_address(world->where.master_addr, world->where.master_port, address,
+                                      sizeof(address), err));
+        return ddp_tcp_create(&world->env, world->store, &tcp, deadline_ns, out, err);
+    }
     return ddp_shm_create(&world->env, world->store, &shm, deadline_ns, out, err);
 }
 
@@ -201,6 +218,14 @@ void ddp_world_close(struct ddp_world *world)
     if (world->engine != NULL) {
         ddp_group_fini(&world->group);
     }
+    while (world->blocks != NULL) {
+        struct ddp_world_block *block = world->blocks;
+
+        world->blocks = block->next;
+        world->device->ops->free(world->device, DDP_SPACE_DEVICE, block->data);
+        ddp_mem_free(world->env.mem, block);
+    }
+    ddp_transfer_fini(&world->transfer);
     if (world->is_own_device) {
         world->device->ops->destroy(world->device);
     }
@@ -214,6 +239,37 @@ void ddp_world_close(struct ddp_world *world)
         world->store->ops->destroy(world->store);
     }
     memset(world, 0, sizeof(*world));
+}
+
+ddp_status ddp_world_alloc(struct ddp_world *world, size_t size_bytes, void **out)
+{
+    struct ddp_world_block *block = ddp_mem_array(world->env.mem, 1, sizeof(*block));
+    ddp_status status;
+
+    *out = NULL;
+    if (block == NULL) {
+        return DDP_E_NOMEM;
+    }
+    status = world->device->ops->alloc(world->device, size_bytes, DDP_SPACE_DEVICE, &block->data);
+    if (status != DDP_OK) {
+        ddp_mem_free(world->env.mem, block);
+        return status;
+    }
+    block->next = world->blocks;
+    world->blocks = block;
+    *out = block->data;
+    return DDP_OK;
+}
+
+ddp_status ddp_world_param(struct ddp_world *world, const char *name, size_t rows, size_t columns,
+                           struct ddp_param *out)
+{
+    *out = (struct ddp_param){.name = name,
+                              .elem_count = rows * (columns > 0 ? columns : 1),
+                              .ndim = columns > 0 ? 2 : 1,
+                              .shape = {rows, columns}};
+    DDP_TRY(ddp_world_alloc(world, ddp_param_size_bytes(out), &out->data));
+    return ddp_world_alloc(world, ddp_param_size_bytes(out), &out->grad);
 }
 
 void ddp_world_describe(const struct ddp_world *world, ddp_status status, struct ddp_err *err)

@@ -11,7 +11,9 @@
 #ifndef DDPCORE_WORLD_WORLD_H
 #define DDPCORE_WORLD_WORLD_H
 
+#include "ddpcore/base/param.h"
 #include "ddpcore/ddp/group.h"
+#include "ddpcore/device/transfer.h"
 #include "ddpcore/mpi/mpi.h"
 #include "ddpcore/nccl/nccl.h"
 #include "ddpcore/store/store.h"
@@ -28,11 +30,19 @@ enum ddp_world_engine {
     DDP_WORLD_ENGINE_MPI       /* MPI's collectives; mpirun must have started the ranks */
 };
 
+/* How ranks exchange messages: the engine SCHEDULE's data, and what engines agree on beside theirs.
+ */
+enum ddp_world_transport {
+    DDP_WORLD_TRANSPORT_SHM, /* shared memory: all ranks are on one host */
+    DDP_WORLD_TRANSPORT_TCP  /* sockets, from where this host reaches MASTER_ADDR */
+};
+
 /* Zero-initialised: an all-reduce by the default algorithm, strict, 10 minutes. */
 struct ddp_world_config {
     uint64_t timeout_ns; /* of coming together, and of each wait; 0 = 10 minutes */
     enum ddp_semantics semantics;
     enum ddp_world_engine engine;
+    enum ddp_world_transport transport;
     enum ddp_algorithm_id algorithm; /* of all-reduces; NONE: the engine's default */
     struct ddp_device
         *device;           /* borrowed, current in this thread; NULL: a CPU of the world's own */
@@ -49,7 +59,8 @@ struct ddp_world_config {
 struct ddp_world {
     struct ddp_rendezvous where; /* rank, world_size, local_rank */
     struct ddp_env env;
-    struct ddp_device *device; /* the config's, or the world's own */
+    struct ddp_device *device;    /* the config's, or the world's own */
+    struct ddp_transfer transfer; /* between the host and the device; to be used */
     struct ddp_group group;
     struct ddp_idle_process idle;
     uint64_t timeout_ns;
@@ -57,13 +68,14 @@ struct ddp_world {
     struct ddp_coll *engine; /* under its decorators; NULL: no group */
     struct ddp_nccl_library *nccl;
     struct ddp_mpi_library *mpi;
+    struct ddp_world_block *blocks;
     bool is_own_device;
 };
 
-/* Joins the group of all ranks: all must call. lookup: the environment (ddp_rendezvous_parse). All
- * ranks are on one host. On an error everything is released. Errors: those of the parts, in words:
- * a variable that is missing, a rank that never came or died, a library that is not there;
- * E_INVALID: a config whose parts do not fit. */
+/* Joins the group of all ranks: all must call. lookup: the environment (ddp_rendezvous_parse). On
+ * an error everything is released. Errors: those of the parts, in words: a variable that is
+ * missing, a rank that never came or died, a library that is not there; E_INVALID: a config whose
+ * parts do not fit. */
 DDP_MUST_USE ddp_status ddp_world_open(struct ddp_world *world,
                                        const char *(*lookup)(void *context, const char *name),
                                        void *context, const struct ddp_world_config *config,
@@ -73,6 +85,13 @@ DDP_MUST_USE ddp_status ddp_world_open(struct ddp_world *world,
 DDP_MUST_USE ddp_status ddp_world_finish(struct ddp_world *world);
 /* Zero-initialised, or after a failed open: does nothing. */
 void ddp_world_close(struct ddp_world *world);
+
+/* Zero-filled memory of the world's device, until the world is closed. Errors: the device's, and
+ * E_NOMEM. */
+DDP_MUST_USE ddp_status ddp_world_alloc(struct ddp_world *world, size_t size_bytes, void **out);
+/* A matrix of f32 with its gradient, in such memory. columns 0: a vector. name is borrowed. */
+DDP_MUST_USE ddp_status ddp_world_param(struct ddp_world *world, const char *name, size_t rows,
+                                        size_t columns, struct ddp_param *out);
 
 /* "rank 2: PEER_DIED: rank 1 ended": what status and the group's failure say, for people; always
  * NUL-terminated. */

@@ -46,7 +46,8 @@ ddp_status harness_stage_prepare(struct harness_cell *cell, struct ddp_err *err)
     cell->params = tables.params;
     cell->param_count = tables.param_count;
     cell->model = (struct harness_tables){
-        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
+        tables.params, tables.param_count, tables.buffers,         tables.buffer_count, NULL,
+        NULL,          tables.batch_norms, tables.batch_norm_count};
     DDP_TRY(harness_stage_ready_order(cell, err));
     DDP_TRY(count_batches(cell));
     status = build(cell, cell->batch_counts, &cell->program);

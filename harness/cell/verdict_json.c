@@ -241,21 +241,88 @@ static json_t *base_json(const struct harness_plan *plan, const struct harness_c
         "capsule", capsule_json());
 }
 
-/* Time of the whole job at the pace of rank 0 between its first and its last step, in ms: start-up
- * and teardown left out. 0 with fewer than two steps. */
-static double steps_ms(const struct harness_cell *cell)
+/* The steps of rank 0 from its first to its last loss: start-up and teardown left out. */
+struct steps {
+    uint64_t first_ns, last_ns;
+    uint32_t count;
+};
+
+static struct steps find_steps(const struct harness_cell *cell)
 {
     const struct harness_trace_event *event;
-    uint64_t first_ns = 0;
-    uint64_t last_ns = 0;
-    uint32_t count = 0;
+    struct steps steps = {0};
     size_t cursor = 0;
 
     while ((event = harness_trace_next(&cell->trace, &cursor, 0, DDP_EVENT_LOSS)) != NULL) {
-        first_ns = count++ == 0 ? event->entry.time_ns : first_ns;
-        last_ns = event->entry.time_ns;
+        steps.first_ns = steps.count++ == 0 ? event->entry.time_ns : steps.first_ns;
+        steps.last_ns = event->entry.time_ns;
     }
-    return count < 2 ? 0 : (double)(last_ns - first_ns) / 1e6 * count / (count - 1);
+    return steps;
+}
+
+/* Time of the whole job at that pace, in ms. 0 with fewer than two steps. */
+static double steps_ms(const struct steps *steps)
+{
+    return steps->count < 2 ? 0
+                            : (double)(steps->last_ns - steps->first_ns) / 1e6 * steps->count /
+                                  (steps->count - 1);
+}
+
+static double share_of(const struct steps *steps, uint64_t ns)
+{
+    return steps->count < 2 ? 0 : (double)ns / (double)(steps->last_ns - steps->first_ns);
+}
+
+/* How much of these steps buckets were under way in: posted, and not known to be done. Sums of a
+ * rank are done in the order of their numbers. */
+static double reduce_share(const struct harness_cell *cell, const struct steps *steps)
+{
+    const struct harness_trace_event *post;
+    const struct harness_trace_event *done = NULL;
+    uint64_t covered_ns = steps->first_ns, sum_ns = 0;
+    size_t post_cursor = 0, done_cursor = 0;
+
+    while ((post = harness_trace_next(&cell->trace, &post_cursor, 0, DDP_EVENT_COLL_POST)) !=
+           NULL) {
+        const struct ddp_event_op op = ddp_event_op_unpack(post->entry.arg[1]);
+        uint64_t begin_ns = post->entry.time_ns, end_ns;
+
+        while (done == NULL || done->entry.arg[0] < post->entry.arg[0]) {
+            done = harness_trace_next(&cell->trace, &done_cursor, 0, DDP_EVENT_COLL_DONE);
+            if (done == NULL) {
+                return share_of(steps, sum_ns);
+            }
+        }
+        if (op.role != DDP_ROLE_BUCKET || done->entry.arg[0] != post->entry.arg[0]) {
+            continue;
+        }
+        begin_ns = begin_ns > covered_ns ? begin_ns : covered_ns;
+        end_ns = done->entry.time_ns < steps->last_ns ? done->entry.time_ns : steps->last_ns;
+        if (end_ns > begin_ns) {
+            sum_ns += end_ns - begin_ns;
+            covered_ns = end_ns;
+        }
+    }
+    return share_of(steps, sum_ns);
+}
+
+/* How much of them rank 0 did nothing but wait in, in backward passes: sums that nothing hides. */
+static double wait_share(const struct harness_cell *cell, const struct steps *steps)
+{
+    const struct harness_trace_event *event;
+    uint64_t entered_ns = 0, sum_ns = 0; /* of all waits so far */
+    bool is_backward = false;
+    size_t cursor = 0;
+
+    while ((event = harness_trace_next(&cell->trace, &cursor, 0, DDP_EVENT_PHASE)) != NULL) {
+        const bool is_within =
+            event->entry.time_ns > steps->first_ns && event->entry.time_ns <= steps->last_ns;
+
+        sum_ns += is_backward && is_within ? event->entry.arg[1] - entered_ns : 0;
+        is_backward = event->entry.arg[0] == DDP_PHASE_BACKWARD;
+        entered_ns = event->entry.arg[1];
+    }
+    return share_of(steps, sum_ns);
 }
 
 json_t *harness_stage_verdict(const struct harness_cell *cell,
@@ -275,6 +342,7 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
         judgement->outcome != HARNESS_OUTCOME_ERROR && judgement->outcome != HARNESS_OUTCOME_SKIP;
     json_t *object = base_json(&cell->plan, &cell->config, judgement);
     json_t *findings = json_array();
+    const struct steps steps = find_steps(cell);
     json_t *rest;
 
     DDP_ASSERT(primary != NULL); /* findings.items is set if there are findings */
@@ -283,7 +351,7 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
     }
     rest = json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o, s:o, s:o, s:f, s:f}",
+        "s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f}",
         "culprit", ranks_json(&primary->culprits), "victims", ranks_json(&primary->victims), "op",
         op_json(cell, primary), "step", number_or_null(primary->step), "micro",
         number_or_null(primary->micro), "phase",
@@ -303,7 +371,8 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
             ? json_null()
             : said_json(cell, cell->run_dir, cell->plan.job.ranks, &primary->culprits),
         "run_ms", (double)(cell->trace.end_ns - cell->trace.start_ns) / 1e6, "steps_ms",
-        steps_ms(cell));
+        steps_ms(&steps), "reduce_share", reduce_share(cell, &steps), "wait_share",
+        wait_share(cell, &steps));
     (void)json_object_update(object, rest);
     json_decref(rest);
     (void)json_object_set_new(json_object_get(object, "capsule"), "gpu", gpu_json(cell));

@@ -262,11 +262,28 @@ static const char *driver_reason(const struct harness_plan *plan)
     return "the scenario does not run on this driver";
 }
 
+/* The scenario is written for other world sizes. */
+static bool is_of_other_ranks(const struct harness_plan *plan)
+{
+    for (size_t i = 0; i < plan->for_ranks.count; i++) {
+        if (plan->for_ranks.items[i] == plan->job.ranks) {
+            return false;
+        }
+    }
+    return plan->for_ranks.count > 0;
+}
+
 static enum refusal refuse(struct cli_cells *cells, const struct harness_plan *plan,
                            enum harness_driver driver, char *reason, size_t reason_size)
 {
     enum refusal refusal;
 
+    if (is_of_other_ranks(plan)) {
+        (void)snprintf(reason, reason_size,
+                       "the scenario is not written for %u ranks; for_ranks has the world sizes",
+                       plan->job.ranks);
+        return REFUSAL_BY_PLAN;
+    }
     if (!harness_plan_runs_on(plan, driver)) {
         (void)snprintf(reason, reason_size, "%s", driver_reason(plan));
         return REFUSAL_BY_PLAN;

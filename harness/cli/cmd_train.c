@@ -13,7 +13,7 @@
 struct run {
     const struct cli_options *options;
     const struct harness_plan *plan;
-    double ms;
+    double ms, reduce_share, wait_share;
     int code;
 };
 
@@ -23,6 +23,8 @@ static bool train_done(void *context, struct cli_task *task)
     struct run *run = context;
 
     run->ms = json_number_value(json_object_get(task->verdict, "steps_ms"));
+    run->reduce_share = json_number_value(json_object_get(task->verdict, "reduce_share"));
+    run->wait_share = json_number_value(json_object_get(task->verdict, "wait_share"));
     run->code = 0;
     if (harness_report_outcome(task->verdict) == HARNESS_OUTCOME_ERROR || run->ms <= 0) {
         (void)fprintf(stderr, "ddprove: train: the ranks did not finish\n");
@@ -105,7 +107,10 @@ static int train(const struct cli_options *options, const struct harness_plan *p
     struct run run = {.options = options, .plan = plan};
     const int code = is_of_ranks(options) ? train_ranks(&run, run_dir) : train_without_ranks(&run);
 
-    *out = (struct cli_pace){.ranks = plan->job.ranks, .step_ms = run.ms / plan->job.steps};
+    *out = (struct cli_pace){.ranks = plan->job.ranks,
+                             .step_ms = run.ms / plan->job.steps,
+                             .reduce_share = run.reduce_share,
+                             .wait_share = run.wait_share};
     for (uint32_t r = 0; r < plan->job.ranks; r++) {
         out->rows += (double)(plan->job.batch_per_rank[r] * plan->job.micro_batches);
     }

@@ -32,6 +32,8 @@ static bool is_claimed(const struct check *check, enum harness_coll_property pro
         return (check->source->claims & (unsigned)HARNESS_COLL_CLAIM_RANKS) != 0;
     case HARNESS_COLL_SAME_ORDER:
         return (check->source->claims & (unsigned)HARNESS_COLL_CLAIM_ORDER) != 0;
+    case HARNESS_COLL_ROUNDS:
+        return (check->source->claims & (unsigned)HARNESS_COLL_CLAIM_ROUNDS) != 0;
     default:
         return true;
     }
@@ -116,6 +118,20 @@ static bool judge_findings(const struct check *check, const struct harness_coll_
     judge(check, HARNESS_COLL_COMPLETE, test, violated[HARNESS_COLL_COMPLETE],
           place[HARNESS_COLL_COMPLETE]);
     return violated[HARNESS_COLL_COMPLETE] == NULL;
+}
+
+static ddp_status judge_rounds(const struct check *check, const struct harness_coll_case *test,
+                               const struct harness_schedule_set *set)
+{
+    struct harness_findings findings;
+    const struct harness_finding *first;
+
+    harness_findings_init(&findings, set->mem);
+    DDP_TRY(harness_schedule_set_prove_rounds(set, &findings));
+    first = findings.count > 0 ? &findings.items[0] : NULL;
+    judge(check, HARNESS_COLL_ROUNDS, test, first == NULL ? NULL : without_head(first->text),
+          first == NULL ? HARNESS_STEP_PLACE_NONE : first->place);
+    return findings.is_failed ? DDP_E_NOMEM : DDP_OK;
 }
 
 static void judge_segments(const struct check *check, const struct harness_coll_case *test,
@@ -257,6 +273,9 @@ static ddp_status judge_set(struct check *check, const struct harness_coll_case 
         return DDP_E_NOMEM;
     }
     is_right = judge_findings(check, test, &findings);
+    if (set->is_ordered) {
+        DDP_TRY(judge_rounds(check, test, set));
+    }
     judge_segments(check, test, set);
     judge_input(check, test, set);
     return is_right && (harness_coll_is_asked(check->report, HARNESS_COLL_SAME_BITS) ||

@@ -196,6 +196,9 @@ static bool change(struct harness_schedule *member, const struct harness_coll_mu
         return lose_dependency(step, mutant->which);
     case HARNESS_COLL_BUFFER_CHANGED:
         return change_buffer(member, step);
+    case HARNESS_COLL_ROUND_CHANGED:
+        step->round++;
+        return is_send(step) || is_receive(step);
     case HARNESS_COLL_MUTATION_COUNT:
         break;
     }
@@ -212,6 +215,7 @@ static ddp_status prove(struct mutating *mutating, struct harness_findings *find
     set->is_stuck = false;
     DDP_TRY(harness_schedules_order(mutating->schedules));
     DDP_TRY(harness_schedule_set_prove(set, findings));
+    DDP_TRY(harness_schedule_set_prove_rounds(set, findings));
     return findings->is_failed ? DDP_E_NOMEM : DDP_OK;
 }
 

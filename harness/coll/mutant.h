@@ -20,7 +20,8 @@ extern "C" {
     X(HARNESS_COLL_PEER_CHANGED, "peer_changed", false)      \
     X(HARNESS_COLL_ORDER_CHANGED, "order_changed", false)    \
     X(HARNESS_COLL_DEPENDENCY_LOST, "dependency_lost", true) \
-    X(HARNESS_COLL_BUFFER_CHANGED, "buffer_changed", true)
+    X(HARNESS_COLL_BUFFER_CHANGED, "buffer_changed", true)   \
+    X(HARNESS_COLL_ROUND_CHANGED, "round_changed", false)
 enum harness_coll_mutation {
 #define X(id, name, may_be_right) id,
     HARNESS_COLL_MUTATION_TABLE(X)

@@ -61,8 +61,8 @@ static void destroy_builtin(struct harness_coll_source *source)
 
 static const struct harness_coll_source_ops builtin_ops = {emit_builtin, destroy_builtin};
 
-/* What the built-in algorithms claim: the same bits on all ranks, all of them; and these the same
- * order for every element. */
+/* What the built-in algorithms claim: the same bits on all ranks and rounds to follow, all of them;
+ * and these the same order for every element. */
 static unsigned claims_of(const struct ddp_algorithm *algorithm)
 {
     static const enum ddp_algorithm_id one_order[] = {DDP_ALGORITHM_RECURSIVE_DOUBLING,
@@ -75,7 +75,7 @@ static unsigned claims_of(const struct ddp_algorithm *algorithm)
                                                       DDP_ALGORITHM_HALVING_REDUCE_SCATTER,
                                                       DDP_ALGORITHM_BINOMIAL_REDUCE,
                                                       DDP_ALGORITHM_TWO_SHOT_F32};
-    unsigned claims = HARNESS_COLL_CLAIM_RANKS;
+    unsigned claims = (unsigned)HARNESS_COLL_CLAIM_RANKS | (unsigned)HARNESS_COLL_CLAIM_ROUNDS;
 
     for (size_t i = 0; i < sizeof one_order / sizeof one_order[0]; i++) {
         claims |= algorithm->id == one_order[i] ? (unsigned)HARNESS_COLL_CLAIM_ORDER : 0;

@@ -32,6 +32,14 @@ void harness_diagnosis_destroy(struct harness_diagnosis *diagnosis)
     }
 }
 
+/* An error is one line, whatever of the file it quotes. */
+static void make_one_line(char *text)
+{
+    for (; *text != '\0'; text++) {
+        *text = (unsigned char)*text < ' ' || *text == 0x7f ? ' ' : *text;
+    }
+}
+
 ddp_status harness_diagnosis_read(struct harness_diagnosis *diagnosis, const char *path,
                                   const char *data, size_t size_bytes, uint64_t written_ns,
                                   struct ddp_err *err)
@@ -42,6 +50,9 @@ ddp_status harness_diagnosis_read(struct harness_diagnosis *diagnosis, const cha
     if (status == DDP_OK) {
         diagnosis->file_count++;
         return DDP_OK;
+    }
+    if (err != NULL) {
+        make_one_line(err->text);
     }
     return ddp_err_wrap(err, status, "%s", path);
 }

@@ -1,9 +1,10 @@
 /* Purpose: the samples of each batch by the sampler's rules, written down anew, and the first
  * recorded batch that breaks them. Idea: an epoch is a list of all samples (a permutation, or
  * 0..N-1), continued from its start until the world divides its length; rank r takes entries r, r +
- * world, ... With given shard sizes the list is cut into consecutive shards instead. A batch is the
- * next few entries of a rank. The permutation is the reference's, and not that of the sampler under
- * test. */
+ * world, ... or, with drop_last, the list is cut instead. A run of another world goes on behind the
+ * entries that the one before it used. With given shard sizes the list is cut into consecutive
+ * shards instead. A batch is the next few entries of a rank. The permutation is the reference's,
+ * and not that of the sampler under test. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,25 +30,54 @@ struct expected_batch {
     size_t rows;
 };
 
-static uint64_t entries_of(const struct ref_shard_config *shard, uint32_t rank)
+/* Of an epoch that begins behind its first `used` entries. */
+static uint64_t entries_of(const struct ref_shard_config *shard, uint32_t rank, uint64_t used)
 {
-    uint64_t world = shard->world_size;
+    uint64_t each = (shard->sample_count - used) / shard->world_size;
 
-    return shard->shard_size != NULL ? shard->shard_size[rank]
-                                     : (shard->sample_count + world - 1) / world;
+    if (shard->shard_size != NULL) {
+        return shard->shard_size[rank];
+    }
+    return shard->drop_last || each * shard->world_size + used == shard->sample_count ? each
+                                                                                      : each + 1;
 }
 
-static uint64_t batches_of(const struct ref_shard_config *shard, uint32_t rank)
+static uint64_t batches_of(const struct ref_shard_config *shard, uint32_t rank, uint64_t used)
 {
     uint64_t rows = shard->batch_rows[rank];
 
     DDP_ASSERT(rows > 0);
-    return (entries_of(shard, rank) + rows - 1) / rows;
+    return (entries_of(shard, rank, used) + rows - 1) / rows;
+}
+
+/* Where a batch stands: the number of its epoch, and within that. */
+struct standing {
+    uint64_t epoch, number;
+    uint64_t used; /* entries of the list before the epoch's first batch of this run */
+};
+
+static struct standing standing_of(const struct ref_shard_config *shard, uint32_t rank,
+                                   uint64_t index)
+{
+    const uint64_t whole = batches_of(shard, rank, 0);
+    uint64_t behind, rest;
+
+    DDP_ASSERT(whole > 0);
+    if (shard->start.index == 0 || index < shard->start.index) {
+        return (struct standing){index / whole, index % whole, 0};
+    }
+    behind = index - shard->start.index;
+    rest = batches_of(shard, rank, shard->start.used);
+    if (behind < rest) {
+        return (struct standing){shard->start.epoch, behind, shard->start.used};
+    }
+    behind -= rest;
+    return (struct standing){shard->start.epoch + 1 + behind / whole, behind % whole, 0};
 }
 
 uint64_t harness_emulation_batch_count(const struct harness_emulation *e, uint32_t rank)
 {
-    return e->shard.is_one_epoch ? batches_of(&e->shard, rank) : UINT64_MAX;
+    return e->shard.is_one_epoch ? batches_of(&e->shard, rank, 0) : UINT64_MAX;
 }
 
 uint64_t harness_emulation_due(const struct harness_emulation *e, uint32_t rank)
@@ -133,26 +163,28 @@ static const uint32_t *list_epoch(const struct ref_shard_config *shard, uint64_t
 static void expect(const struct ref_shard_config *shard, uint32_t rank, uint64_t index,
                    struct expected_batch *expected)
 {
-    uint64_t per_epoch = batches_of(shard, rank);
     const uint32_t *list;
+    struct standing standing;
     uint64_t first;
     uint64_t start = 0;
 
     expected->rows = 0;
-    if (shard->is_one_epoch && index >= per_epoch) {
+    if (batches_of(shard, rank, 0) == 0 ||
+        (shard->is_one_epoch && index >= batches_of(shard, rank, 0))) {
         return;
     }
-    DDP_ASSERT(per_epoch > 0); /* only shards of given sizes may be empty */
-    list = list_epoch(shard, index / per_epoch, expected);
+    standing = standing_of(shard, rank, index);
+    list = list_epoch(shard, standing.epoch, expected);
     for (uint32_t r = 0; shard->shard_size != NULL && r < rank; r++) {
         start += shard->shard_size[r];
     }
-    first = (index % per_epoch) * shard->batch_rows[rank];
+    first = standing.number * shard->batch_rows[rank];
     for (uint64_t i = first;
-         i < entries_of(shard, rank) && expected->rows < shard->batch_rows[rank]; i++) {
+         i < entries_of(shard, rank, standing.used) && expected->rows < shard->batch_rows[rank];
+         i++) {
         uint64_t at = shard->shard_size != NULL
                           ? start + i
-                          : (i * shard->world_size + rank) % shard->sample_count;
+                          : (i * shard->world_size + rank + standing.used) % shard->sample_count;
 
         expected->samples[expected->rows++] = list[at];
     }
@@ -225,17 +257,20 @@ static bool explain_by_epoch(const struct harness_emulation *e, const struct obs
                              struct expected_batch *expected, struct harness_batch_difference *out)
 {
     uint64_t here = (uint64_t)seen->step * e->input->job->micro_batches + seen->micro;
-    uint64_t per_epoch = batches_of(&e->shard, out->rank);
+    uint64_t per_epoch = batches_of(&e->shard, out->rank, 0);
+    uint64_t epoch;
     char what[128];
 
-    for (uint64_t old = 1; per_epoch > 0 && !e->shard.is_one_epoch && old <= here / per_epoch;
-         old++) {
+    if (e->shard.is_one_epoch || per_epoch == 0) {
+        return false;
+    }
+    epoch = standing_of(&e->shard, out->rank, here).epoch;
+    for (uint64_t old = 1; old * per_epoch <= here && old <= epoch; old++) {
         expect(&e->shard, out->rank, here - old * per_epoch, expected);
         if (is_same(expected->samples, expected->rows, seen->samples, seen->rows)) {
             (void)snprintf(what, sizeof(what),
                            "epoch %llu has the order of epoch %llu: the sampler was not told of it",
-                           (unsigned long long)(here / per_epoch),
-                           (unsigned long long)(here / per_epoch - old));
+                           (unsigned long long)epoch, (unsigned long long)(epoch - old));
             set_text(out, HARNESS_VERDICT_DATA_ORDER, what);
             return true;
         }

@@ -34,8 +34,8 @@ static void add_share(const struct share *share, const double *grad, size_t coun
 static struct share share_of(const struct harness_emulation *e, uint32_t rank, double total,
                              double unit)
 {
-    /* Roundings on the way of one addend: 1/D, its product, at most world - 1 sums; one to spare
-     * for `post`. */
+    /* Roundings on the way of one addend: to a hook's type, 1/D, its product, at most world - 1
+     * sums, or, for `post`, one behind them. */
     double gamma = gamma_of(unit, e->world + 2);
     double slack = 0x1p-52 * (double)(e->world + 2);
     double weight = (double)e->now.rows[rank] / total;
@@ -52,6 +52,11 @@ static void read_block(const struct harness_tensor *tensor, size_t first, size_t
                         tensor->dtype, count);
 }
 
+static enum ddp_dtype wire_of(const struct harness_emulation *e, size_t p)
+{
+    return e->buckets.items[e->bucket_of[p]].dtype;
+}
+
 /* One block of one parameter; `at` counts from the parameter's first element. */
 static void bound_block(struct harness_emulation *e, uint32_t step, size_t p, size_t at,
                         size_t count, const struct share *shares)
@@ -59,7 +64,7 @@ static void bound_block(struct harness_emulation *e, uint32_t step, size_t p, si
     struct harness_tensor tensor =
         harness_layout_at(&e->params, harness_emulation_camp(e, 0)->average, 0, p);
     /* Products may underflow: at most one spacing of subnormals each. */
-    double underflow = harness_residual_precision(tensor.dtype).subnormal * (double)(e->world + 1);
+    double underflow = harness_residual_precision(wire_of(e, p)).subnormal * (double)(e->world + 1);
     double mean[BLOCK] = {0};
     double bound[BLOCK] = {0};
     double values[BLOCK];
@@ -122,7 +127,7 @@ static void name_nonfinite(struct harness_emulation *e)
 static void bound_param(struct harness_emulation *e, uint32_t step, size_t p, struct share *shares)
 {
     const struct harness_layout_item *param = &e->params.items[p];
-    double unit = harness_residual_precision(param->dtype).unit;
+    double unit = harness_residual_precision(wire_of(e, p)).unit;
     double total = 0.0;
 
     for (uint32_t r = 0; r < e->world; r++) {

@@ -20,7 +20,9 @@ static ddp_status make(struct harness_emulation *e, const struct harness_buckets
         }
         DDP_ASSERT(bucket->param_count > 0);
         (void)snprintf(name, 32, "%s/%zu", ddp_coll_role_name(DDP_ROLE_BUCKET), b);
-        harness_layout_add(&out->buckets, name, bucket->dtype, bucket->elem_count);
+        harness_layout_add(&out->buckets, name,
+                           harness_program_wire(&e->input->plan->job, bucket->dtype),
+                           bucket->elem_count);
         for (uint32_t i = 0; i < bucket->param_count; i++) {
             out->bucket_of[bucket->params[i]] = (uint32_t)b;
         }

@@ -3,6 +3,7 @@
  * of one stage belong together. Ranks that deviate in the same way are named together. */
 #include "harness/emulation/compare.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "harness/emulation/emulation.h"
@@ -38,9 +39,25 @@ static bool is_alike(const struct harness_description *a, const struct harness_d
     const struct harness_residual *x = &a->residual;
     const struct harness_residual *y = &b->residual;
 
-    return a->verdict == b->verdict && x->bit == y->bit && x->shift == y->shift &&
-           !(x->factor < y->factor) && !(x->factor > y->factor) &&
-           (x->bit < 0 || x->first == y->first);
+    return harness_residual_is_one_factor(x, y) ||
+           (a->verdict == b->verdict && x->bit == y->bit && x->shift == y->shift &&
+            !(x->factor < y->factor) && !(x->factor > y->factor) &&
+            (x->bit < 0 || x->first == y->first));
+}
+
+/* What both say of their factor; who calls it scaled says it. */
+static void join_factors(struct harness_deviation *first, const struct harness_deviation *other)
+{
+    double low = fmax(first->what.residual.low, other->what.residual.low);
+    double high = fmin(first->what.residual.high, other->what.residual.high);
+
+    if (harness_residual_is_one_factor(&first->what.residual, &other->what.residual)) {
+        if (first->what.verdict == HARNESS_VERDICT_VALUE_CORRUPTED) {
+            *first = *other;
+        }
+        first->what.residual.low = low;
+        first->what.residual.high = high;
+    }
 }
 
 static void add_params(struct harness_difference *difference,
@@ -101,6 +118,8 @@ static void join(struct harness_difference *difference, const struct harness_dev
         difference->first = *deviation;
     } else if (!is_alike(&difference->first.what, &deviation->what)) {
         difference->is_alike = false;
+    } else {
+        join_factors(&difference->first, deviation);
     }
     add_params(difference, deviation);
 }

@@ -95,6 +95,9 @@ struct harness_expected {
     uint64_t *param_hash;   /* [k][params.count] of the ranks that never differed */
     uint64_t *buffer_hash;  /* [k][buffers.count] as their owner hands them out; 0: it does not */
     uint32_t *buffer_owner; /* [k] */
+    double *evaluated;      /* [k][world] sum of the losses over the samples that the rank evaluates
+                             * after the step */
+    uint8_t *is_evaluated;  /* [k][world] it is due, and known */
     uint64_t *joined_hash;  /* [buffers.count] of the rank whose buffers all have after join */
     bool is_joined;         /* the run was emulated until all data had been used up */
 };
@@ -212,9 +215,10 @@ struct harness_emulation {
     struct harness_snapshot snapshot;
 
     /* Judging. */
-    bool is_judging; /* the present step is compared with what was recorded */
-    bool is_hashed;  /* some rank recorded parameters */
-    bool is_lost;    /* a rank's model is not known, so what follows cannot be judged */
+    bool is_judging;           /* the present step is compared with what was recorded */
+    bool is_hashed;            /* some rank recorded parameters */
+    bool are_statistics_known; /* of BatchNorms over all ranks' batches, in the present step */
+    bool is_lost;              /* a rank's model is not known, so what follows cannot be judged */
     struct harness_recorded recorded;
     bool *is_grad_known;              /* [world][params.count] of the present step's values */
     bool *is_in_known, *is_out_known; /* [world][buckets.count] */

@@ -71,6 +71,9 @@ DDP_MUST_USE ddp_status harness_emulation_exchange_sum(const struct harness_emul
                                                        uint64_t tag,
                                                        const struct harness_tensor *input,
                                                        void *output);
+/* evaluate.c: what each rank's evaluation after the step comes to, into `expected`. */
+DDP_MUST_USE ddp_status harness_emulation_evaluate(struct harness_emulation *emulation,
+                                                   uint32_t step, struct ddp_err *err);
 /* batch.c: how many batches each rank takes. */
 DDP_MUST_USE ddp_status harness_emulation_count_batches(struct harness_emulation *emulation);
 /* batch.c: recorded batches that break the sampler's rules, into emulation->batches and took. */

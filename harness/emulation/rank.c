@@ -3,7 +3,7 @@
  * Idea: ranks are tasks, so that this code may wait for the other ranks in the middle. */
 #include <string.h>
 
-#include "harness/emulation/internal.h"
+#include "harness/emulation/batch_norm.h"
 #include "harness/sums/arith.h"
 
 static ddp_status keep_gradients(struct harness_emulation *e, const struct harness_trainer *trainer,
@@ -79,21 +79,24 @@ static uint32_t pass_of_buffers(const struct harness_emulation *e)
     return is_first ? 0 : e->input->job->micro_batches - 1;
 }
 
-/* The passes of a rank that owns the buffers in a step that is judged. */
-struct owner_passes {
+/* The passes of a rank in a step. */
+struct passes {
     struct harness_emulation *e;
     const struct harness_trainer *trainer;
     uint32_t rank, step;
+    bool is_handing_out; /* it owns the buffers, and the step is judged */
+    struct harness_batch_norm norm;
 };
 
 static ddp_status before_pass(void *context, uint32_t micro)
 {
-    const struct owner_passes *passes = context;
+    struct passes *passes = context;
     struct harness_emulation *e = passes->e;
     const size_t k = passes->step - e->start_step;
     char *block = (char *)e->now.buffer + passes->rank * e->buffers.size_bytes;
 
-    if (micro != pass_of_buffers(e)) {
+    passes->norm.micro = micro;
+    if (!passes->is_handing_out || micro != pass_of_buffers(e)) {
         return DDP_OK;
     }
     DDP_TRY(harness_trainer_read_buffers(e, passes->trainer, block));
@@ -106,17 +109,24 @@ static ddp_status before_pass(void *context, uint32_t micro)
 }
 
 static ddp_status run_passes(struct harness_emulation *e, struct harness_trainer *trainer,
-                             uint32_t rank, uint32_t step)
+                             uint32_t rank, uint32_t step, struct harness_task *task)
 {
+    struct ref_model *model = ref_trainer_model(trainer->trainer);
     const size_t micro_batches = e->input->job->micro_batches;
     const uint32_t owner = owner_of_buffers(e, rank, step);
-    struct owner_passes passes = {e, trainer, rank, step};
-    const bool is_handing_out =
-        e->is_judging && e->input->plan->job.broadcast_buffers && rank == owner;
+    struct passes passes = {
+        .e = e,
+        .trainer = trainer,
+        .rank = rank,
+        .step = step,
+        .is_handing_out = e->is_judging && e->input->plan->job.broadcast_buffers && rank == owner};
     ddp_status status;
 
     DDP_TRY(harness_trainer_load(e, trainer, rank, owner));
-    ref_trainer_watch(trainer->trainer, is_handing_out ? before_pass : NULL, &passes);
+    harness_batch_norm_begin(&passes.norm, e, task, rank, step);
+    ref_model_set_exchange(model,
+                           e->input->plan->job.sync_batchnorm ? &passes.norm.exchange : NULL);
+    ref_trainer_watch(trainer->trainer, before_pass, &passes);
     if (harness_emulation_took(e, rank, step) == HARNESS_TOOK_OTHER) {
         status = other_gradient(e, trainer, rank, step);
     } else {
@@ -124,6 +134,7 @@ static ddp_status run_passes(struct harness_emulation *e, struct harness_trainer
                                             &e->now.rows[rank]);
     }
     ref_trainer_watch(trainer->trainer, NULL, NULL);
+    ref_model_set_exchange(model, NULL);
     DDP_TRY(status);
     memcpy(&e->now.micro_loss[rank * micro_batches], ref_trainer_losses(trainer->trainer),
            micro_batches * sizeof(*e->now.micro_loss));
@@ -150,7 +161,13 @@ static ddp_status fill_rank(struct harness_emulation *e, uint32_t rank)
             char *slice =
                 (char *)target.data + bucket->offsets[i] * ddp_dtype_size_bytes(target.dtype);
 
-            if (is_scaled || source.dtype != target.dtype) {
+            if (source.dtype != target.dtype) {
+                /* A hook rounds to its type, then divides in it. */
+                DDP_TRY(harness_arith_scale(slice, target.dtype, source.data, source.dtype,
+                                            source.elem_count, 1.0f));
+                DDP_TRY(harness_arith_scale(slice, target.dtype, slice, target.dtype,
+                                            source.elem_count, factor));
+            } else if (is_scaled) {
                 DDP_TRY(harness_arith_scale(slice, target.dtype, source.data, source.dtype,
                                             source.elem_count, factor));
             } else {
@@ -182,9 +199,8 @@ static ddp_status run_rank(void *context, uint32_t rank, struct harness_task *ta
     struct harness_trainer *trainer = NULL;
     ddp_status status;
 
-    (void)task;
     DDP_TRY(harness_trainer_take(run->e, &trainer, run->err));
-    status = run_passes(run->e, trainer, rank, run->step);
+    status = run_passes(run->e, trainer, rank, run->step, task);
     harness_trainer_give(run->e, trainer);
     return status == DDP_OK
                ? DDP_OK
@@ -198,5 +214,8 @@ ddp_status harness_emulation_run_ranks(struct harness_emulation *e, uint32_t ste
     const struct harness_task_group group = {
         .task_count = e->world, .context = &run, .run = run_rank};
 
-    return harness_task_group_run(&group, e->stacks, err);
+    e->are_statistics_known = true;
+    DDP_TRY(harness_task_group_run(&group, e->stacks, err));
+    harness_compare_close(e, HARNESS_STAGE_STATISTIC, step);
+    return DDP_OK;
 }

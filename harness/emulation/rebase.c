@@ -107,7 +107,8 @@ ddp_status harness_rebase_gradients(struct harness_emulation *e, uint32_t step)
 {
     memset(e->is_grad_known, true, e->world * e->params.count);
     for (uint32_t r = 0; e->is_judging && r < e->world; r++) {
-        bool is_excused = harness_emulation_took(e, r, step) == HARNESS_TOOK_UNKNOWN;
+        bool is_excused =
+            !e->are_statistics_known || harness_emulation_took(e, r, step) == HARNESS_TOOK_UNKNOWN;
 
         if (e->now.rows[r] == 0) {
             continue;

@@ -39,6 +39,8 @@ static ddp_status allocate_expected(struct harness_emulation *e)
     e->took = harness_emulation_alloc(e, per_rank, 1);
     expected->buffer_hash = harness_emulation_alloc(e, steps * e->buffers.count, sizeof(uint64_t));
     expected->buffer_owner = harness_emulation_alloc(e, steps, sizeof(uint32_t));
+    expected->evaluated = harness_emulation_alloc(e, per_rank, sizeof(double));
+    expected->is_evaluated = harness_emulation_alloc(e, per_rank, 1);
     expected->joined_hash = harness_emulation_alloc(e, e->buffers.count, sizeof(uint64_t));
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }

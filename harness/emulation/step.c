@@ -5,7 +5,7 @@
  * was recorded. */
 #include <string.h>
 
-#include "harness/emulation/internal.h"
+#include "harness/emulation/batch_norm.h"
 #include "harness/sums/arith.h"
 
 static uint32_t count_active(const struct harness_emulation *e, uint32_t step)
@@ -124,7 +124,15 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
     if (e->is_judging) {
         harness_recorded_read(e, step);
     }
-    DDP_TRY(harness_emulation_run_ranks(e, step, err));
+    if (!harness_batch_norm_is_met(e, step)) {
+        return DDP_OK; /* some rank waits for statistics that do not come */
+    }
+    status = harness_emulation_run_ranks(e, step, err);
+    if (status == DDP_E_NOT_FOUND && job->sync_batchnorm) {
+        return DDP_OK; /* no schedule of a BatchNorm's sums was left: the ranks did not come so far
+                        */
+    }
+    DDP_TRY(status);
     DDP_TRY(harness_rebase_gradients(e, step));
     find_used(e, step);
     DDP_TRY(harness_emulation_fill_buckets(e));
@@ -140,6 +148,7 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
     }
     DDP_TRY(status);
     DDP_TRY(finish(e, step));
+    DDP_TRY(harness_emulation_evaluate(e, step, err));
     *out_predicted = HARNESS_PREDICTED_UPDATE;
     return DDP_OK;
 }

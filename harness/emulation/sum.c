@@ -6,7 +6,9 @@
 
 bool harness_emulation_is_scaled_before(const struct harness_emulation *e)
 {
-    return e->input->plan->job.gradient_scale == HARNESS_GRADIENT_SCALE_PRE;
+    const struct harness_job *job = &e->input->plan->job;
+
+    return job->hook != HARNESS_HOOK_NONE || job->gradient_scale == HARNESS_GRADIENT_SCALE_PRE;
 }
 
 ddp_status harness_emulation_sum(const struct harness_emulation *e, enum ddp_dtype dtype,

@@ -53,6 +53,7 @@ static void close_job(struct exec_job *job)
 {
     for (uint32_t r = 0; job->ranks != NULL && r < job->watch->world_size; r++) {
         close_fd(job->ranks[r].pid_fd);
+        close_fd(job->ranks[r].stat_fd);
         harness_exec_starved_fini(&job->ranks[r].still, job->config->mem);
         harness_exec_starved_fini(&job->ranks[r].needed, job->config->mem);
     }
@@ -136,6 +137,7 @@ static ddp_status open_job(struct exec_job *job, struct ddp_err *err)
     }
     for (uint32_t r = 0; r < world_size; r++) {
         job->ranks[r].pid_fd = -1;
+        job->ranks[r].stat_fd = -1;
     }
     return open_loop(job, err);
 }

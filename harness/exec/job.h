@@ -35,8 +35,9 @@ struct exec_starved {
 
 /* A rank's process, however it was started. */
 struct exec_rank {
-    pid_t pid;  /* 0: none is known */
-    int pid_fd; /* of one that is no child of ours; -1 */
+    pid_t pid;   /* 0: none is known */
+    int pid_fd;  /* of one that is no child of ours; -1 */
+    int stat_fd; /* of such a one, what the kernel tells of it; -1 */
     bool has_stack;
     pid_t rival_pid; /* the last other process that said to be this rank; 0: none has */
     uint32_t continued[GUEST_FAULTS_MAX]; /* stops of each fault that this process has ended */

@@ -141,10 +141,11 @@ static void follow_other(struct exec_job *job, uint32_t rank, uint64_t now_ns)
     struct pollfd end = {.fd = self->pid_fd, .events = POLLIN};
     struct exec_stat stat = {0};
 
-    if (!harness_exec_read_stat(self->pid, &stat) || poll(&end, 1, 0) > 0) {
+    if (!harness_exec_read_stat_of(self->stat_fd, &stat) || poll(&end, 1, 0) > 0) {
         set_end(job, rank, now_ns);
         (void)close(self->pid_fd);
-        self->pid_fd = -1;
+        (void)close(self->stat_fd);
+        self->pid_fd = self->stat_fd = -1;
     } else if ((stat.flags & EXEC_FLAG_EXITING) != 0 && harness_exec_is_past_its_code(self->pid) &&
                (stat.status != 0 || is_detached(job, rank))) { /* 0: the kernel is not so far yet */
         set_end(job, rank, now_ns);
@@ -190,6 +191,7 @@ static void meet(struct exec_job *job, uint32_t rank, uint64_t now_ns)
         job->watch->ranks[rank].is_of_launcher = true;
         harness_exec_note_shared(job, self->pid);
         self->pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
+        self->stat_fd = harness_exec_open_stat(self->pid);
         if (self->pid_fd < 0) {
             set_end(job, rank, now_ns);
         }

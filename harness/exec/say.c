@@ -91,6 +91,17 @@ static bool is_ahead(const struct harness_finding *finding, const struct harness
            harness_rank_set_is_subset(&finding->culprits, &earlier->culprits);
 }
 
+/* By the calls it is known that a rank left an update out: its model is not that of the others
+ * then, in the same step already. */
+static bool is_update_less(const struct harness_finding *finding,
+                           const struct harness_finding *earlier)
+{
+    return earlier->verdict == HARNESS_VERDICT_VALUE_STALE &&
+           earlier->oracle == HARNESS_ORACLE_MONITOR &&
+           harness_verdict_family(finding->verdict) == HARNESS_FAMILY_VALUE &&
+           finding->step >= earlier->step;
+}
+
 /* A wrong result goes into everything that is computed from then on, until the job is ended. Of a
  * program that announces no steps, that is every other call. */
 static bool is_consequence(const struct exec_job *job, const struct harness_finding *finding)
@@ -105,6 +116,9 @@ static bool is_consequence(const struct exec_job *job, const struct harness_find
         }
         if (harness_verdict_family(earlier->verdict) != HARNESS_FAMILY_VALUE) {
             continue;
+        }
+        if (is_update_less(finding, earlier)) {
+            return true;
         }
         if (harness_verdict_family(finding->verdict) != HARNESS_FAMILY_VALUE
                 ? is_led_astray(job, finding, earlier)

@@ -2,28 +2,19 @@
 #include "harness/exec/stat.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
-/* False: there is no such process or thread. */
-static bool read_stat_file(const char *path, struct exec_stat *out)
+/* What /proc/PID/stat says. False: it says nothing. */
+static bool read_stat_text(const char *text, struct exec_stat *out)
 {
-    char text[512];
-    const char *end;
-    FILE *file;
-    size_t size;
+    const char *end = strrchr(text, ')'); /* a name may hold anything */
 
-    file = fopen(path, "re");
-    if (file == NULL) {
-        return false;
-    }
-    size = fread(text, 1, sizeof text - 1, file);
-    (void)fclose(file);
-    text[size] = '\0';
-    end = strrchr(text, ')'); /* a name may hold anything */
     if (end == NULL || end[1] != ' ' || end[2] == '\0') {
         return false;
     }
@@ -39,6 +30,38 @@ static bool read_stat_file(const char *path, struct exec_stat *out)
     end = strrchr(text, ' '); /* the last one */
     out->status = end != NULL ? (int)strtol(end, NULL, 10) : 0;
     return true;
+}
+
+bool harness_exec_read_stat_of(int stat_fd, struct exec_stat *out)
+{
+    char text[512];
+    const ssize_t size = pread(stat_fd, text, sizeof text - 1, 0);
+
+    if (size <= 0) {
+        return false; /* it has been waited for */
+    }
+    text[size] = '\0';
+    return read_stat_text(text, out);
+}
+
+/* False: there is no such process or thread. */
+static bool read_stat_file(const char *path, struct exec_stat *out)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const bool is_there = fd >= 0 && harness_exec_read_stat_of(fd, out);
+
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return is_there;
+}
+
+int harness_exec_open_stat(pid_t pid)
+{
+    char path[32];
+
+    (void)snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    return open(path, O_RDONLY | O_CLOEXEC);
 }
 
 bool harness_exec_read_stat(pid_t pid, struct exec_stat *out)

@@ -19,6 +19,10 @@ struct exec_stat {
 
 /* False: there is no such process. */
 bool harness_exec_read_stat(pid_t pid, struct exec_stat *out);
+/* The same of a process whose file is kept open, which is read every few milliseconds: that spares
+ * the kernel half of the work. -1: there is no such process. */
+int harness_exec_open_stat(pid_t pid);
+bool harness_exec_read_stat_of(int stat_fd, struct exec_stat *out);
 /* One process is the other, or was started by it, or by one that was, and so on. */
 bool harness_exec_is_below(pid_t pid, pid_t ancestor);
 /* No thread of the process will run code of its own any more. Giving back much memory takes the

@@ -14,6 +14,7 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
     /* What comes of other data depends on what it is. */
     bool is_data = ddp_fault_point_payload(point) == DDP_FAULT_PAYLOAD_DATA &&
                    point != DDP_FAULT_POINT_DATA_SAMPLER && point != DDP_FAULT_POINT_DATA_BATCH &&
+                   point != DDP_FAULT_POINT_DATA_RESUME &&
                    point != DDP_FAULT_POINT_DATA_TRANSFORM &&
                    point != DDP_FAULT_POINT_BUCKET_FILL && point != DDP_FAULT_POINT_USED_MAP;
 

@@ -249,6 +249,14 @@ void grammar_JOB_samples(struct harness_draw *draw)
     job->samples += harness_draw_below(draw, 10);
 }
 
+/* Where every rank gets something. */
+void grammar_JOB_drop_last(struct harness_draw *draw)
+{
+    struct harness_job *job = &draw->plan->job;
+
+    job->drop_last = job->shard_sizes == NULL && (job->samples == 0 || job->samples >= job->ranks);
+}
+
 void grammar_JOIN_throw_on_early_termination(struct harness_draw *draw)
 {
     draw->plan->job.join.throw_on_early_termination =

@@ -74,7 +74,8 @@ ddp_status harness_grammar_job_open(struct ddp_mem *mem, const struct harness_pl
     out->param_count = tables.param_count;
     out->has_buffers = tables.buffer_count > 0;
     model = (struct harness_tables){
-        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
+        tables.params, tables.param_count, tables.buffers,         tables.buffer_count, NULL,
+        NULL,          tables.batch_norms, tables.batch_norm_count};
     /* A layer is a weight and a bias, in the models whose layers are all used. */
     out->layer_count = out->has_buffers ? 1 : (uint32_t)(tables.param_count / 2);
     if (job->join.is_set) {

@@ -230,6 +230,18 @@ static ddp_status io_create(struct ddp_files *files, const char *path, int *out_
     return status;
 }
 
+static ddp_status io_append(struct ddp_files *files, const char *path, int *out_handle,
+                            struct ddp_err *err)
+{
+    struct harness_io *io = enter(files);
+    int error = ask(io, HARNESS_IO_OPEN);
+    ddp_status status = error != 0 ? fail(error, "create", path, err)
+                                   : io->inner->ops->append(io->inner, path, out_handle, err);
+
+    leave(io);
+    return status;
+}
+
 static ddp_status io_write(struct ddp_files *files, int handle, const void *data, size_t size_bytes,
                            size_t *out_written, struct ddp_err *err)
 {
@@ -333,8 +345,8 @@ static ddp_status io_each(struct ddp_files *files, const char *folder,
 ddp_status harness_io_create(struct ddp_env *env, const struct harness_plan *plan,
                              struct harness_io **out)
 {
-    static const struct ddp_files_ops ops = {"faulty",  io_create,   io_write,  io_sync, io_close,
-                                             io_rename, io_read_all, io_remove, io_each};
+    static const struct ddp_files_ops ops = {"faulty", io_create, io_append,   io_write,  io_sync,
+                                             io_close, io_rename, io_read_all, io_remove, io_each};
     struct harness_io *io = ddp_mem_array(env->mem, 1, sizeof *io);
 
     if (io == NULL) {

@@ -75,7 +75,8 @@ static bool is_proof(const struct harness_finding *finding)
 static enum kind kind_of(const struct harness_finding *finding)
 {
     if (is_proof(finding)) {
-        return KIND_ALGORITHM;
+        /* No value and no message depends on the number of a round: nothing follows from it. */
+        return finding->verdict == HARNESS_VERDICT_MISMATCH_ORDER ? KIND_OTHER : KIND_ALGORITHM;
     }
     switch (harness_verdict_family(finding->verdict)) {
     case HARNESS_FAMILY_CRASH:
@@ -441,6 +442,8 @@ static const struct {
     {KIND_OPERATION, KIND_FAILURE, is_failed_with, "it failed in a collective with that rank"},
     {KIND_OPERATION, KIND_FAILURE, is_ended_by_count, "it took wrong counts from that operation"},
     {KIND_OPERATION, KIND_WAIT, is_blocked, "they wait for that operation"},
+    {KIND_OPERATION, KIND_VALUE, harness_value_is_of_own_batch,
+     "it took its own batch's statistics"},
     {KIND_ALGORITHM, KIND_VALUE, harness_value_is_summed_so, "it was summed or sent so"},
     {KIND_ALGORITHM, KIND_REPORT, is_run_so, "its messages do not meet"},
     {KIND_ALGORITHM, KIND_WAIT, is_run_so, "its messages do not meet"},
@@ -452,6 +455,7 @@ static const struct {
     {KIND_RACE, KIND_VALUE, harness_value_is_raced_for, "that memory was in use"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_held_by_some, "those ranks hold it"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_received, "that rank trained on what it received"},
+    {KIND_VALUE, KIND_VALUE, harness_value_is_copied_so, "the map says whether it was used"},
     {KIND_VALUE, KIND_VALUE, is_not_waited, "it completed the operation alone"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_displaced, "its next messages were taken for those"},
     {KIND_VALUE, KIND_FAILURE, is_left_alone, "that rank took no part in the operation"},

@@ -51,6 +51,17 @@ bool harness_value_is_displaced(const struct harness_paths *paths, const struct 
            (b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT);
 }
 
+/* A BatchNorm that left an exchange out went on with the statistics of the rank's own batch. */
+bool harness_value_is_of_own_batch(const struct harness_paths *paths,
+                                   const struct harness_finding *a, const struct harness_finding *b)
+{
+    const struct harness_op *planned = harness_program_at(paths->program, a->op.seq);
+
+    return planned != NULL && planned->role == DDP_ROLE_BATCH_NORM &&
+           (b->stage == HARNESS_STAGE_GRADIENT || b->stage == HARNESS_STAGE_STATISTIC) &&
+           a->step == b->step && harness_path_is_of(b, a);
+}
+
 /* A sum over a wrong schedule or tree. */
 bool harness_value_is_summed_so(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b)
@@ -132,6 +143,27 @@ bool harness_value_is_received(const struct harness_paths *paths, const struct h
     return a->op.role == DDP_ROLE_PARAM_SYNC && a->step < 0 && b->step == first_step &&
            (b->stage == HARNESS_STAGE_GRADIENT || b->stage == HARNESS_STAGE_UPDATE ||
             b->oracle == HARNESS_ORACLE_REPLICAS);
+}
+
+/* What the map says was used by nobody is not copied back and not updated, and the other way round.
+ * The map's finding has the parameters that its ranks alone decide. */
+bool harness_value_is_copied_so(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b)
+{
+    bool is_decided = false;
+
+    DDP_ASSERT(paths->plan->job.find_unused_parameters || a->op.role != DDP_ROLE_USED_MAP);
+    if (a->oracle != HARNESS_ORACLE_REDUCTION || !a->op.is_set || a->op.role != DDP_ROLE_USED_MAP ||
+        b->stage < HARNESS_STAGE_FINAL || a->step != b->step) {
+        return false;
+    }
+    for (uint32_t i = 0; i < b->params.count; i++) {
+        is_decided = harness_list_has(&a->params, harness_list_at(&b->params, i));
+        if (!is_decided) {
+            break;
+        }
+    }
+    return is_decided;
 }
 
 /* A rank that read another model than was sent asks, or says, what differs, and so the job ends. */

@@ -13,6 +13,9 @@ extern "C" {
 /* a: an operation that was not the planned one. */
 bool harness_value_is_mixed(const struct harness_paths *paths, const struct harness_finding *a,
                             const struct harness_finding *b);
+bool harness_value_is_of_own_batch(const struct harness_paths *paths,
+                                   const struct harness_finding *a,
+                                   const struct harness_finding *b);
 /* a: a wrong schedule or tree. */
 bool harness_value_is_summed_so(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b);
@@ -31,6 +34,8 @@ bool harness_value_is_held_by_some(const struct harness_paths *paths,
                                    const struct harness_finding *b);
 bool harness_value_is_received(const struct harness_paths *paths, const struct harness_finding *a,
                                const struct harness_finding *b);
+bool harness_value_is_copied_so(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b);
 bool harness_value_is_misread(const struct harness_paths *paths, const struct harness_finding *a,
                               const struct harness_finding *b);
 

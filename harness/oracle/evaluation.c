@@ -1,7 +1,8 @@
-/* Purpose: every sample is evaluated once, and all ranks come to the same result.
- * Idea: the plan says which rank evaluates how many samples after which step; the sums that ranks
- * report are added up again, in the order of the ranks. The losses themselves are not worked out.
- */
+/* Purpose: every sample is evaluated once, with the loss that the model has on it, and all ranks
+ * come to the same result. Idea: the plan says which rank evaluates which samples after which step;
+ * the emulation works out what they come to (harness/emulation/evaluate.c). The sums that ranks
+ * report are added up again, in the order of the ranks. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +15,12 @@ static double double_of(uint64_t bits)
 
     memcpy(&value, &bits, sizeof value);
     return value;
+}
+
+/* The same number, or both are none. */
+static bool is_same(double a, double b)
+{
+    return (isnan(a) && isnan(b)) || (a <= b && a >= b);
 }
 
 static const struct harness_trace_event *find_event(const struct harness_emulation *e,
@@ -64,6 +71,63 @@ static bool check_count(const struct harness_emulation *e, uint32_t rank, uint32
     return false;
 }
 
+/* What one rank's evaluation should come to; false: that is not known, or it evaluates nothing. */
+static bool expect_loss(const struct harness_emulation *e, uint32_t rank, uint32_t step,
+                        double *out)
+{
+    const size_t at = (step - e->start_step) * (size_t)e->world + rank;
+
+    if (step >= e->end_step || !e->expected.is_evaluated[at]) {
+        return false;
+    }
+    *out = e->expected.evaluated[at];
+    return true;
+}
+
+/* The other rank whose share the rank evaluated, by its loss; world: none. */
+static uint32_t find_share(const struct harness_emulation *e, uint32_t rank, uint32_t step,
+                           double got)
+{
+    double loss;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        if (r != rank && !isnan(got) && expect_loss(e, r, step, &loss) && is_same(got, loss)) {
+            return r;
+        }
+    }
+    return e->world;
+}
+
+/* Of as many samples as are due: whether they were the rank's own, and their loss is right. */
+static void check_loss(const struct harness_emulation *e, uint32_t rank, uint32_t step,
+                       const struct harness_trace_event *event, struct harness_findings *out)
+{
+    const double got = double_of(event->entry.arg[1]);
+    struct harness_finding finding;
+    double loss;
+    uint32_t other;
+
+    if (!expect_loss(e, rank, step, &loss) || is_same(got, loss)) {
+        return;
+    }
+    other = find_share(e, rank, step, got);
+    if (other < e->world) {
+        begin(HARNESS_VERDICT_DATA_DUPLICATED, rank, step, out, &finding);
+        (void)snprintf(finding.text, sizeof finding.text,
+                       "rank %u evaluated the samples of rank %u after step %u: they count twice "
+                       "in the metric, and its own are left out",
+                       rank, other, step);
+    } else {
+        begin(isfinite(got) ? HARNESS_VERDICT_VALUE_CORRUPTED : HARNESS_VERDICT_VALUE_NONFINITE,
+              rank, step, out, &finding);
+        (void)snprintf(finding.text, sizeof finding.text,
+                       "rank %u has a loss of %.17g over its %llu samples after step %u, its model "
+                       "has %.17g on them",
+                       rank, got, (unsigned long long)event->entry.arg[0], step, loss);
+    }
+    harness_findings_add(out, &finding);
+}
+
 /* What the rank has made of all ranks' sums. */
 static void check_total(const struct harness_emulation *e, uint32_t rank, uint32_t step,
                         const struct harness_trace_event *event, struct harness_findings *out)
@@ -84,10 +148,10 @@ static void check_total(const struct harness_emulation *e, uint32_t rank, uint32
         count += other != NULL ? other->entry.arg[0] : 0;
         loss += other != NULL ? double_of(other->entry.arg[1]) : 0;
     }
-    if (count == event->entry.arg[2] && loss >= got && loss <= got) {
+    if (count == event->entry.arg[2] && is_same(loss, got)) {
         return;
     }
-    begin(got != got ? HARNESS_VERDICT_VALUE_NONFINITE : HARNESS_VERDICT_VALUE_CORRUPTED, rank,
+    begin(isnan(got) ? HARNESS_VERDICT_VALUE_NONFINITE : HARNESS_VERDICT_VALUE_CORRUPTED, rank,
           step, out, &finding);
     (void)snprintf(finding.text, sizeof finding.text,
                    "rank %u has a loss of %.17g over %llu samples after step %u, the ranks' shares "
@@ -134,6 +198,7 @@ ddp_status harness_check_evaluations(const struct harness_emulation *e,
             const struct harness_trace_event *event = find_event(e, r, step);
 
             if (event != NULL && check_count(e, r, step, data.sample_count, event, out)) {
+                check_loss(e, r, step, event, out);
                 check_total(e, r, step, event, out);
             }
         }

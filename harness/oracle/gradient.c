@@ -1,5 +1,5 @@
 /* Purpose: each rank's local gradients, bit for bit those that the reference computes for the
- * same batch on the same parameters.
+ * same batch on the same parameters; and before them the statistics that BatchNorms exchange.
  * Idea: hashes show that a gradient differs; tensors that a replay kept show how. */
 #include <stdio.h>
 
@@ -14,6 +14,16 @@ static void write_loss(const struct harness_difference *difference, const char *
                    (unsigned long long)difference->first.expected);
 }
 
+static void write_statistic(const struct harness_difference *difference, const char *ranks,
+                            struct harness_finding *finding)
+{
+    const char *text = difference->first.what.text;
+
+    (void)snprintf(finding->text, sizeof(finding->text), "step %u, on %s: %s", difference->step,
+                   ranks,
+                   text != NULL ? text : "what a BatchNorm exchanges is not the reference's");
+}
+
 static void report(const struct harness_emulation *e, const struct harness_difference *difference,
                    struct harness_findings *out)
 {
@@ -26,7 +36,10 @@ static void report(const struct harness_emulation *e, const struct harness_diffe
     finding.stage = (int32_t)difference->stage;
     harness_subject_set_difference(e, difference, &finding);
     (void)harness_subject_ranks_text(&difference->ranks, ranks, sizeof(ranks));
-    if (difference->first.is_loss) {
+    if (difference->stage == HARNESS_STAGE_STATISTIC) {
+        harness_subject_set_op(e, difference->first.seq, &finding);
+        write_statistic(difference, ranks, &finding);
+    } else if (difference->first.is_loss) {
         write_loss(difference, ranks, &finding);
     } else if (what->text != NULL) {
         (void)snprintf(finding.text, sizeof(finding.text),
@@ -46,7 +59,8 @@ ddp_status harness_check_gradient(const struct harness_emulation *e, struct harn
 {
     (void)err;
     for (size_t i = 0; i < e->compare.count && !harness_emulation_is_restore(e); i++) {
-        if (e->compare.items[i].stage == HARNESS_STAGE_GRADIENT) {
+        if (e->compare.items[i].stage == HARNESS_STAGE_GRADIENT ||
+            e->compare.items[i].stage == HARNESS_STAGE_STATISTIC) {
             report(e, &e->compare.items[i], out);
         }
     }

@@ -101,37 +101,63 @@ static void compare_maps(const struct harness_emulation *e, const struct harness
     }
 }
 
+/* The parameters that count as used or not by what the wrong ranks say alone: no other rank has a
+ * gradient of them. */
+static void add_decided(const struct harness_emulation *e, const struct harness_op *op,
+                        struct harness_finding *finding)
+{
+    const size_t k = (size_t)op->step - e->start_step;
+
+    for (size_t p = 0; p < e->params.count; p++) {
+        bool is_used = false;
+
+        for (uint32_t r = 0; r < e->world && !is_used; r++) {
+            is_used = !harness_rank_set_has(&finding->culprits, r) &&
+                      e->expected.has_grad[(k * e->world + r) * e->params.count + p] != 0;
+        }
+        if (!is_used) {
+            harness_finding_add_param(finding, (uint32_t)p);
+        }
+    }
+}
+
+/* A map of the step of op, in which the emulation knows who has gradients. */
+static void check_used_map(const struct harness_emulation *e, const struct harness_op *op,
+                           int32_t *map, struct harness_findings *out)
+{
+    struct harness_rank_set wrong = harness_rank_set_in(ddp_mem_pool_mem(e->sets));
+    struct harness_finding finding;
+    char ranks[96];
+
+    compare_maps(e, op, map, &wrong);
+    if (harness_rank_set_is_empty(&wrong)) {
+        return;
+    }
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_CORRUPTED,
+                         HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE);
+    finding.culprits = wrong;
+    finding.step = op->step;
+    finding.op = (struct harness_finding_op){true, op->seq, op->kind, op->role, -1, op->elem_count};
+    add_decided(e, op, &finding);
+    (void)snprintf(finding.text, sizeof(finding.text),
+                   "the used map of step %d is not that of the reference's gradients on %s",
+                   op->step, harness_subject_ranks_text(&wrong, ranks, sizeof(ranks)));
+    harness_findings_add(out, &finding);
+}
+
 /* What each rank says of the parameters that it used. A wrong map may change no value: the
  * parameter of another rank's gradient is used anyway. */
 static ddp_status check_used_maps(const struct harness_emulation *e, struct harness_findings *out)
 {
     int32_t *map = ddp_mem_array(e->mem, 2 * e->params.count, sizeof(*map));
-    bool is_found = false;
 
-    for (size_t i = 0; map != NULL && !is_found && i < e->input->program->op_count; i++) {
+    for (size_t i = 0; map != NULL && i < e->input->program->op_count; i++) {
         const struct harness_op *op = &e->input->program->ops[i];
-        struct harness_rank_set wrong = harness_rank_set_in(ddp_mem_pool_mem(e->sets));
-        struct harness_finding finding;
-        char ranks[96];
 
-        if (op->role != DDP_ROLE_USED_MAP || op->step < (int32_t)e->start_step ||
-            op->step >= (int32_t)e->end_step ||
-            e->expected.predicted[(size_t)op->step - e->start_step] < HARNESS_PREDICTED_GRADIENT) {
-            continue;
-        }
-        compare_maps(e, op, map, &wrong);
-        is_found = !harness_rank_set_is_empty(&wrong);
-        if (is_found) {
-            harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_CORRUPTED,
-                                 HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE);
-            finding.culprits = wrong;
-            finding.step = op->step;
-            finding.op =
-                (struct harness_finding_op){true, op->seq, op->kind, op->role, -1, op->elem_count};
-            (void)snprintf(finding.text, sizeof(finding.text),
-                           "the used map of step %d is not that of the reference's gradients on %s",
-                           op->step, harness_subject_ranks_text(&wrong, ranks, sizeof(ranks)));
-            harness_findings_add(out, &finding);
+        if (op->role == DDP_ROLE_USED_MAP && op->step >= (int32_t)e->start_step &&
+            op->step < (int32_t)e->end_step &&
+            e->expected.predicted[(size_t)op->step - e->start_step] >= HARNESS_PREDICTED_GRADIENT) {
+            check_used_map(e, op, map, out);
         }
     }
     ddp_mem_free(e->mem, map);

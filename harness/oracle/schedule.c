@@ -1,7 +1,8 @@
-/* Purpose: the schedules that ran: each one proved by itself; the one of the operation that was
- * posted; and run by all: nobody completes an operation before those on whom it depends posted it.
- * Idea: a proof says what is wrong with an algorithm and blames no rank; the trace says which
- * operation used it first. Who posted and completed what, and when, is in the trace, too. */
+/* Purpose: the schedules that ran: each one proved by itself, the core's own with their rounds; the
+ * one of the operation that was posted; and run by all: nobody completes an operation before those
+ * on whom it depends posted it. Idea: a proof says what is wrong with an algorithm and blames no
+ * rank; the trace says which operation used it first. Who posted and completed what, and when, is
+ * in the trace, too. */
 #include <stdio.h>
 
 #include "harness/oracle/subject.h"
@@ -52,6 +53,12 @@ static void place(const struct harness_emulation *e, const struct harness_schedu
     }
 }
 
+/* Somebody else's algorithm: on a CPU nobody asks for its rounds, and it need not have any. */
+static bool is_of_plugin(const struct harness_emulation *e, const struct harness_schedule *any)
+{
+    return any->kind == DDP_COLL_ALL_REDUCE && e->input->plan->job.collective.plugin != NULL;
+}
+
 static ddp_status prove_all(const struct harness_emulation *e, struct harness_findings *out)
 {
     for (size_t s = 0; s < e->schedules.set_count; s++) {
@@ -59,6 +66,9 @@ static ddp_status prove_all(const struct harness_emulation *e, struct harness_fi
         size_t before = out->count;
 
         DDP_TRY(harness_schedule_set_prove(set, out));
+        if (!is_of_plugin(e, set->any)) {
+            DDP_TRY(harness_schedule_set_prove_rounds(set, out));
+        }
         for (size_t i = before; i < out->count; i++) {
             place(e, set->any, &out->items[i]);
         }

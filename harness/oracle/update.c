@@ -117,6 +117,24 @@ static uint64_t right_hash(const uint64_t *hashes, uint32_t world, uint64_t expe
     return is_tie ? 0 : best;
 }
 
+/* What replicas should hold in step start_step + k; 0: not known. Buffers: what their owner hands
+ * out, which another oracle judges. */
+static uint64_t expected_hash(const struct harness_emulation *e, enum ddp_event kind, size_t k,
+                              uint32_t subject, const uint64_t *hashes)
+{
+    if (kind == DDP_EVENT_BUFFER_SYNCED) {
+        const uint64_t handed_out = hashes[e->expected.buffer_owner[k]];
+        const uint64_t emulated = subject < e->buffers.count
+                                      ? e->expected.buffer_hash[k * e->buffers.count + subject]
+                                      : 0;
+
+        return emulated != 0 && handed_out != 0 ? handed_out : emulated;
+    }
+    return e->expected.predicted[k] >= HARNESS_PREDICTED_UPDATE
+               ? e->expected.param_hash[k * e->params.count + subject]
+               : 0;
+}
+
 /* Compare one subject in one step over all ranks. */
 static bool is_split(const struct harness_emulation *e, enum ddp_event kind, uint32_t step,
                      uint32_t subject, struct split *out, uint64_t *hashes)
@@ -136,9 +154,8 @@ static bool is_split(const struct harness_emulation *e, enum ddp_event kind, uin
     if (!is_different) {
         return false;
     }
-    if (kind == DDP_EVENT_PARAM_UPDATED && step >= e->start_step && step < e->end_step &&
-        e->expected.predicted[step - e->start_step] >= HARNESS_PREDICTED_UPDATE) {
-        expected = e->expected.param_hash[(step - e->start_step) * e->params.count + subject];
+    if (step >= e->start_step && step < e->end_step) {
+        expected = expected_hash(e, kind, step - e->start_step, subject, hashes);
     }
     right = right_hash(hashes, e->world, expected);
     *out = (struct split){.is_set = true,

@@ -141,6 +141,13 @@ uint32_t harness_program_bucket_of(const struct harness_program *program, int32_
     return UINT32_MAX;
 }
 
+enum ddp_dtype harness_program_wire(const struct harness_job *job, enum ddp_dtype dtype)
+{
+    return job->hook == HARNESS_HOOK_FP16   ? DDP_DTYPE_F16
+           : job->hook == HARNESS_HOOK_BF16 ? DDP_DTYPE_BF16
+                                            : dtype;
+}
+
 size_t harness_program_bucket_max(const struct harness_program *program)
 {
     return program->first.count > program->rebuilt.count ? program->first.count

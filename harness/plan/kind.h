@@ -51,6 +51,13 @@ enum harness_bucket_order {
     HARNESS_BUCKET_ORDER_TABLE(HARNESS_KIND_ENUM) HARNESS_BUCKET_ORDER_COUNT
 };
 
+#define HARNESS_HOOK_TABLE(X)                                                           \
+    X(HARNESS_HOOK_NONE, "none", "buckets are divided and all-reduced")                 \
+    X(HARNESS_HOOK_ALLREDUCE, "allreduce", "the same, by a communication hook")         \
+    X(HARNESS_HOOK_FP16, "fp16", "buckets are rounded to f16, divided and all-reduced") \
+    X(HARNESS_HOOK_BF16, "bf16", "buckets are rounded to bf16, divided and all-reduced")
+enum harness_hook { HARNESS_HOOK_TABLE(HARNESS_KIND_ENUM) HARNESS_HOOK_COUNT };
+
 #define HARNESS_GRADIENT_SCALE_TABLE(X)                                       \
     X(HARNESS_GRADIENT_SCALE_PRE, "pre", "gradients are divided, then added") \
     X(HARNESS_GRADIENT_SCALE_POST, "post", "gradients are added, then divided")
@@ -330,6 +337,7 @@ const char *harness_collective_name(struct harness_collective collective);
     X(LR_DECAYS, "decay of the learning rate", HARNESS_LR_DECAY_TABLE)       \
     X(BUCKET_ORDERS, "bucket order", HARNESS_BUCKET_ORDER_TABLE)             \
     X(GRADIENT_SCALES, "gradient scale", HARNESS_GRADIENT_SCALE_TABLE)       \
+    X(HOOKS, "hook", HARNESS_HOOK_TABLE)                                     \
     X(SEMANTICS, "semantics", HARNESS_SEMANTICS_TABLE)                       \
     X(INITS, "initialisation", HARNESS_INIT_TABLE)                           \
     X(RUNS, "run", HARNESS_RUN_TABLE)                                        \

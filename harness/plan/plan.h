@@ -72,7 +72,10 @@ struct harness_join {
 struct harness_job {
 #define JOB MEMBER
 #include "harness/plan/key.def"
-    uint32_t start_step; /* of a restored run: steps its checkpoint has completed; never parsed */
+    /* Never parsed: of a restored run, steps its checkpoint has completed, and where its epoch goes
+     * on if it has another number of ranks. */
+    uint32_t start_step;
+    uint64_t start_index, start_epoch, start_used; /* as struct ref_shard_start */
 };
 
 /* When a fault fires: every field that is set must match (-1 = any); hit counts the matches of the

@@ -8,87 +8,43 @@
 #include "ddpcore/base/hash.h"
 #include "harness/plan/bucket.h"
 #include "harness/plan/posted.h"
+#include "harness/plan/program_emit.h"
 
 /* Parameters and buffers travel in pieces of at most this size when replicas are made equal. */
 #define SYNC_CHUNK_BYTES ((size_t)250 * 1024 * 1024)
 
-struct emitter {
-    struct harness_program *program;
-    const struct harness_job *job;
-    const struct harness_tables *model;
-    const uint64_t *batch_count; /* NULL: the job does not join */
-    int32_t step;
-    uint32_t root;       /* of broadcasts: the last rank that has data, under join */
-    bool is_buffer_due;  /* the pass before was synchronised; true before the first */
-    bool is_rebuild_due; /* the pass before was the first one that reduced */
-};
-
-/* op: the fields that depend on the role; the others are filled in here. */
-static ddp_status emit(struct emitter *emitter, enum ddp_phase phase, enum ddp_coll_role role,
-                       const struct harness_op *op)
-{
-    struct harness_program *program = emitter->program;
-    struct harness_op *ops;
-
-    ops = ddp_mem_grow(program->mem, program->ops, program->op_count, &program->op_capacity,
-                       sizeof(*ops));
-    if (ops == NULL) {
-        return DDP_E_NOMEM;
-    }
-    program->ops = ops;
-    program->ops[program->op_count] = *op;
-    program->ops[program->op_count].seq = program->op_count + 1;
-    program->ops[program->op_count].step = emitter->step;
-    program->ops[program->op_count].phase = phase;
-    program->ops[program->op_count].role = role;
-    program->op_count++;
-    return DDP_OK;
-}
-
-static struct harness_op make_op(enum ddp_coll_kind kind, enum ddp_dtype dtype, uint64_t elem_count)
-{
-    struct harness_op op;
-
-    memset(&op, 0, sizeof(op));
-    op.kind = kind;
-    op.dtype = dtype;
-    op.redop = DDP_REDOP_SUM;
-    op.elem_count = elem_count;
-    op.is_root_known = true;
-    return op;
-}
-
 /* Under strict, ranks exchange a hash of their model and options and two counts. Under pytorch they
  * exchange how many parameters they have, and then compare sizes and strides with rank 0's. */
-static ddp_status emit_verify(struct emitter *emitter)
+static ddp_status emit_verify(struct harness_emitter *emitter)
 {
     bool is_pytorch = emitter->job->semantics == HARNESS_SEMANTICS_PYTORCH;
     struct harness_op op =
-        make_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_U8, (is_pytorch ? 1 : 3) * sizeof(uint64_t));
+        harness_emit_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_U8, (is_pytorch ? 1 : 3) * sizeof(uint64_t));
     uint64_t dimension_count = 0;
 
-    DDP_TRY(emit(emitter, DDP_PHASE_INIT, DDP_ROLE_VERIFY, &op));
+    DDP_TRY(harness_emit(emitter, DDP_PHASE_INIT, DDP_ROLE_VERIFY, &op));
     if (!is_pytorch) {
         return DDP_OK;
     }
     for (size_t i = 0; i < emitter->program->param_count; i++) {
         dimension_count += emitter->program->params[i].ndim;
     }
-    op = make_op(DDP_COLL_BROADCAST, DDP_DTYPE_I64, 2 * dimension_count);
+    op = harness_emit_op(DDP_COLL_BROADCAST, DDP_DTYPE_I64, 2 * dimension_count);
     op.index = 1;
-    return emit(emitter, DDP_PHASE_INIT, DDP_ROLE_VERIFY, &op);
+    return harness_emit(emitter, DDP_PHASE_INIT, DDP_ROLE_VERIFY, &op);
 }
 
 /* One chunk of a broadcast that makes replicas equal. */
-static ddp_status emit_chunk(struct emitter *emitter, enum ddp_phase phase, enum ddp_coll_role role,
-                             uint32_t chunk, enum ddp_dtype dtype, size_t elem_count)
+static ddp_status emit_chunk(struct harness_emitter *emitter, enum ddp_phase phase,
+                             enum ddp_coll_role role, uint32_t chunk, enum ddp_dtype dtype,
+                             size_t elem_count)
 {
-    struct harness_op op = make_op(DDP_COLL_BROADCAST, dtype, elem_count);
+    struct harness_op op = harness_emit_op(DDP_COLL_BROADCAST, dtype, elem_count);
 
     op.index = chunk;
     op.root = emitter->root;
     op.is_root_known = !emitter->job->join.is_set || emitter->step < 0;
-    return emit(emitter, phase, role, &op);
+    return harness_emit(emitter, phase, role, &op);
 }
 
 /* What is broadcast: the parameters, or the buffers. */
@@ -115,7 +71,7 @@ static size_t list_elem_count(const struct sync_list *list, size_t i)
 }
 
 /* Tensors of one type travel whole: a chunk takes as many as fit, and at least one. */
-static ddp_status emit_type(struct emitter *emitter, enum ddp_phase phase,
+static ddp_status emit_type(struct harness_emitter *emitter, enum ddp_phase phase,
                             const struct sync_list *list, enum ddp_dtype dtype, uint32_t *chunk)
 {
     const size_t cap_elems = SYNC_CHUNK_BYTES / ddp_dtype_size_bytes(dtype);
@@ -141,7 +97,8 @@ static ddp_status emit_type(struct emitter *emitter, enum ddp_phase phase,
 }
 
 /* Type by type. role: PARAM_SYNC or BUFFER_SYNC. */
-static ddp_status emit_sync(struct emitter *emitter, enum ddp_phase phase, enum ddp_coll_role role)
+static ddp_status emit_sync(struct harness_emitter *emitter, enum ddp_phase phase,
+                            enum ddp_coll_role role)
 {
     const struct sync_list list = {emitter->model, role};
     uint32_t chunk = 0;
@@ -152,7 +109,7 @@ static ddp_status emit_sync(struct emitter *emitter, enum ddp_phase phase, enum 
     return DDP_OK;
 }
 
-static ddp_status emit_init(struct emitter *emitter)
+static ddp_status emit_init(struct harness_emitter *emitter)
 {
     emitter->step = -1;
     DDP_TRY(emit_verify(emitter));
@@ -161,92 +118,72 @@ static ddp_status emit_init(struct emitter *emitter)
 }
 
 /* A flag of each rank, summed as one float: "I still have data", "this pass reduces". */
-static ddp_status emit_flag(struct emitter *emitter, enum ddp_coll_role role, uint32_t index)
+static ddp_status emit_flag(struct harness_emitter *emitter, enum ddp_coll_role role,
+                            uint32_t index)
 {
-    struct harness_op op = make_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_F32, 1);
+    struct harness_op op = harness_emit_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_F32, 1);
 
     op.index = index;
-    return emit(emitter, DDP_PHASE_JOIN, role, &op);
+    return harness_emit(emitter, DDP_PHASE_JOIN, role, &op);
 }
 
-static ddp_status emit_backward(struct emitter *emitter)
+static ddp_status emit_barrier(struct harness_emitter *emitter, enum ddp_phase phase)
 {
-    struct harness_program *program = emitter->program;
-    const struct harness_buckets *buckets = harness_program_buckets(program, emitter->step);
+    struct harness_op op = harness_emit_op(DDP_COLL_BARRIER, DDP_DTYPE_U8, 0);
 
-    for (size_t b = 0; b < buckets->count; b++) {
-        struct harness_op op =
-            make_op(DDP_COLL_ALL_REDUCE, buckets->items[b].dtype, buckets->items[b].elem_count);
-
-        op.index = (uint32_t)b;
-        DDP_TRY(emit(emitter, DDP_PHASE_BACKWARD, DDP_ROLE_BUCKET, &op));
-    }
-    emitter->is_rebuild_due =
-        program->rebuilt_step == INT32_MAX && harness_bucket_is_rebuilt(emitter->job);
-    if (emitter->job->find_unused_parameters && buckets->count > 0) {
-        struct harness_op op = make_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_I32, program->param_count);
-
-        return emit(emitter, DDP_PHASE_REDUCE, DDP_ROLE_USED_MAP, &op);
-    }
-    return DDP_OK;
-}
-
-static ddp_status emit_barrier(struct emitter *emitter, enum ddp_phase phase)
-{
-    struct harness_op op = make_op(DDP_COLL_BARRIER, DDP_DTYPE_U8, 0);
-
-    return emit(emitter, phase, DDP_ROLE_BARRIER, &op);
+    return harness_emit(emitter, phase, DDP_ROLE_BARRIER, &op);
 }
 
 /* What all ranks' shares come to: a loss and a number of samples of each. */
-static ddp_status emit_evaluation(struct emitter *emitter, uint64_t steps_done)
+static ddp_status emit_evaluation(struct harness_emitter *emitter, uint64_t steps_done)
 {
     const struct harness_job *job = emitter->job;
-    struct harness_op op = make_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_F64, 2);
+    struct harness_op op = harness_emit_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_F64, 2);
 
     return job->evaluate_every == 0 || steps_done % job->evaluate_every != 0 ||
                    job->evaluation != HARNESS_EVALUATION_SHARDED
                ? DDP_OK
-               : emit(emitter, DDP_PHASE_FORWARD, DDP_ROLE_EVALUATION, &op);
+               : harness_emit(emitter, DDP_PHASE_FORWARD, DDP_ROLE_EVALUATION, &op);
 }
 
 /* The ranks agree on the highest rank that offers to broadcast. */
-static ddp_status emit_last(struct emitter *emitter)
+static ddp_status emit_last(struct harness_emitter *emitter)
 {
-    struct harness_op op = make_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_I64, 1);
+    struct harness_op op = harness_emit_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_I64, 1);
 
     op.redop = DDP_REDOP_MAX;
-    return emit(emitter, DDP_PHASE_JOIN, DDP_ROLE_JOIN_LAST, &op);
+    return harness_emit(emitter, DDP_PHASE_JOIN, DDP_ROLE_JOIN_LAST, &op);
 }
 
 /* Rank 0 hands out the parameters in the order of their new buckets, with the number of buckets
  * behind them, and the sizes of the buckets. Under strict the ranks then compare a hash of what
  * they got. */
-static ddp_status emit_rebuild(struct emitter *emitter)
+static ddp_status emit_rebuild(struct harness_emitter *emitter)
 {
     struct harness_program *program = emitter->program;
-    struct harness_op op = make_op(DDP_COLL_BROADCAST, DDP_DTYPE_I32, program->param_count + 1);
+    struct harness_op op =
+        harness_emit_op(DDP_COLL_BROADCAST, DDP_DTYPE_I32, program->param_count + 1);
 
     if (!emitter->is_rebuild_due) {
         return DDP_OK;
     }
     emitter->is_rebuild_due = false;
     program->rebuilt_step = emitter->step;
-    DDP_TRY(emit(emitter, DDP_PHASE_BUFFER, DDP_ROLE_REBUILD, &op));
-    op = make_op(DDP_COLL_BROADCAST, DDP_DTYPE_I32, program->rebuilt.count);
+    DDP_TRY(harness_emit(emitter, DDP_PHASE_BUFFER, DDP_ROLE_REBUILD, &op));
+    op = harness_emit_op(DDP_COLL_BROADCAST, DDP_DTYPE_I32, program->rebuilt.count);
     op.index = 1;
-    DDP_TRY(emit(emitter, DDP_PHASE_BUFFER, DDP_ROLE_REBUILD, &op));
+    DDP_TRY(harness_emit(emitter, DDP_PHASE_BUFFER, DDP_ROLE_REBUILD, &op));
     if (emitter->job->semantics == HARNESS_SEMANTICS_PYTORCH) {
         return DDP_OK;
     }
-    op = make_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_U8, sizeof(uint64_t));
+    op = harness_emit_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_U8, sizeof(uint64_t));
     op.index = 2;
-    return emit(emitter, DDP_PHASE_BUFFER, DDP_ROLE_REBUILD, &op);
+    return harness_emit(emitter, DDP_PHASE_BUFFER, DDP_ROLE_REBUILD, &op);
 }
 
 /* Buffers come before a forward pass that syncs; in pytorch, and under join, before one that
  * follows a pass that synced. Under join the ranks first agree on who still has inputs. */
-static ddp_status emit_buffer_pass(struct emitter *emitter, bool is_synced)
+static ddp_status emit_buffer_pass(struct harness_emitter *emitter, bool is_synced)
 {
     const struct harness_job *job = emitter->job;
     bool follows = job->join.is_set || job->semantics == HARNESS_SEMANTICS_PYTORCH;
@@ -263,7 +200,7 @@ static ddp_status emit_buffer_pass(struct emitter *emitter, bool is_synced)
 
 /* One forward and backward pass. Under join every rank first says whether it still has data; with
  * throw_on_early_termination the ranks that have some are then told whether another ran out. */
-static ddp_status emit_pass(struct emitter *emitter, uint32_t micro)
+static ddp_status emit_pass(struct harness_emitter *emitter, uint32_t micro)
 {
     const struct harness_job *job = emitter->job;
     bool is_synced = micro + 1 == job->micro_batches;
@@ -280,7 +217,8 @@ static ddp_status emit_pass(struct emitter *emitter, uint32_t micro)
     if (job->join.is_set) {
         DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_SYNC_FLAG, 0));
     }
-    return is_synced ? emit_backward(emitter) : DDP_OK;
+    DDP_TRY(harness_emit_statistics(emitter));
+    return harness_emit_backward(emitter, is_synced);
 }
 
 /* Passes until the last (is_last) or the first rank has used up its data or its steps. */
@@ -316,24 +254,24 @@ static uint32_t last_active(const struct harness_job *job, const uint64_t *batch
 }
 
 /* job.posts, before the update. */
-static ddp_status emit_posts(struct emitter *emitter)
+static ddp_status emit_posts(struct harness_emitter *emitter)
 {
     for (uint32_t i = 0; i < emitter->job->posts.count; i++) {
         struct harness_posted posted;
         struct harness_op op;
 
         DDP_TRY(harness_posted_parse(emitter->job->posts.items[i], &posted, NULL));
-        op = make_op(posted.kind, posted.dtype, posted.elem_count);
+        op = harness_emit_op(posted.kind, posted.dtype, posted.elem_count);
         op.redop = posted.redop;
         op.root = posted.root;
         op.index = posted.is_monitored ? 0 : i; /* the group numbers none of its barriers */
-        DDP_TRY(emit(emitter, DDP_PHASE_REDUCE,
-                     posted.is_monitored ? DDP_ROLE_MONITORED : DDP_ROLE_USER, &op));
+        DDP_TRY(harness_emit(emitter, DDP_PHASE_REDUCE,
+                             posted.is_monitored ? DDP_ROLE_MONITORED : DDP_ROLE_USER, &op));
     }
     return DDP_OK;
 }
 
-static ddp_status emit_steps(struct emitter *emitter, uint64_t passes)
+static ddp_status emit_steps(struct harness_emitter *emitter, uint64_t passes)
 {
     const struct harness_job *job = emitter->job;
 
@@ -363,7 +301,7 @@ static ddp_status emit_steps(struct emitter *emitter, uint64_t passes)
 
 /* The round in which no rank has data left; then the last rank to end broadcasts its parameters and
  * buffers. */
-static ddp_status emit_join_end(struct emitter *emitter)
+static ddp_status emit_join_end(struct harness_emitter *emitter)
 {
     DDP_TRY(emit_flag(emitter, DDP_ROLE_JOIN_PRESENT, 0));
     DDP_TRY(emit_last(emitter));
@@ -371,7 +309,7 @@ static ddp_status emit_join_end(struct emitter *emitter)
     return emit_sync(emitter, DDP_PHASE_JOIN, DDP_ROLE_BUFFER_SYNC);
 }
 
-static ddp_status emit_all(struct emitter *emitter)
+static ddp_status emit_all(struct harness_emitter *emitter)
 {
     const struct harness_job *job = emitter->job;
     const uint64_t *batch_count = emitter->batch_count;
@@ -437,7 +375,7 @@ ddp_status harness_program_build(struct ddp_mem *mem, const struct harness_plan 
                                  const struct harness_tables *model, const uint64_t *batch_count,
                                  struct harness_program *out)
 {
-    struct emitter emitter = {out, &plan->job, model, batch_count, -1, 0, true, false};
+    struct harness_emitter emitter = {out, &plan->job, model, batch_count, -1, 0, true, false};
     ddp_status status;
 
     memset(out, 0, sizeof(*out));

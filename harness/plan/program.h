@@ -52,6 +52,10 @@ struct harness_tables {
     /* What only the run can know: the buckets that rank 0 announced then, if they are others. The
      * program that is judged with has them, so that one wrong list is one finding. NULL: none. */
     const struct harness_buckets *announced;
+    /* The weights of BatchNorms, in the order of the forward pass. A backward pass comes to one
+     * when all parameters from its weight on are ready. */
+    const uint32_t *batch_norms;
+    size_t batch_norm_count;
 };
 
 struct harness_program {
@@ -83,6 +87,8 @@ const struct harness_bucket *harness_program_bucket(const struct harness_program
 /* The bucket of a parameter in a step; UINT32_MAX: there is no such parameter. */
 uint32_t harness_program_bucket_of(const struct harness_program *program, int32_t step,
                                    uint32_t param);
+/* The type in which a bucket of parameters of that type travels. */
+enum ddp_dtype harness_program_wire(const struct harness_job *job, enum ddp_dtype dtype);
 /* The most buckets that a step has. */
 size_t harness_program_bucket_max(const struct harness_program *program);
 /* The step in force where an operation is planned; past the end, the last one's. */

@@ -4,6 +4,7 @@
  *   2. past the end of the program                              EXTRA
  *   3. it is the planned operation                              NONE, or what the rank's step says
  *   4. it has the planned one's role and number                 its first other field that differs
+ *      (of a BatchNorm's two operations: and its kind)
  *   5. it is the previous operation again                       EXTRA    } where both hold, the
  *   6. it is one of the next 64 operations                      MISSING  } rank's step decides
  *   7. it is another operation of the same step                 ORDER
@@ -159,7 +160,8 @@ enum harness_verdict harness_program_compare_step(const struct harness_program *
     if (difference == HARNESS_VERDICT_NONE) {
         return compare_place(program, planned, step);
     }
-    if (op->role == planned->role && op->index == planned->index) {
+    if (op->role == planned->role && op->index == planned->index &&
+        (op->kind == planned->kind || op->role != DDP_ROLE_BATCH_NORM)) {
         return difference;
     }
     if (is_explanation(program, seq + 1, op)) {

@@ -82,7 +82,7 @@ struct ddprove_coll_range {
  * the other end has taken it: whatever writes there must depend on the send. */
 struct ddprove_coll_step {
     uint32_t kind;
-    uint32_t round; /* for pictures, and for engines that run a round at a time; else unused */
+    uint32_t round; /* for engines that run a round at a time (DDPROVE_COLL_ROUNDS); else unused */
     uint32_t peer;  /* of a message */
     struct ddprove_coll_range dst, src;
     uint32_t dep[DDPROVE_COLL_DEPS]; /* numbers of earlier steps, or DDPROVE_COLL_NONE */
@@ -101,6 +101,9 @@ struct ddprove_coll_sink {
 /* What an algorithm claims; bits. What is not claimed is shown, but is no failure. */
 #define DDPROVE_COLL_SAME_BITS  1u /* all ranks get the same bits: an element has one order */
 #define DDPROVE_COLL_SAME_ORDER 2u /* every element of every count is added in the same order */
+/* Rounds 0, 1, 2, ... can be run one after the other: both ends of a message are of one round, no
+ * step waits for a later round, what came in a round leaves in a later one, and none is empty. */
+#define DDPROVE_COLL_ROUNDS 16u
 
 struct ddprove_coll {
     uint32_t version;      /* DDPROVE_COLL_VERSION */

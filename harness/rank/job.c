@@ -49,13 +49,16 @@ ddp_status harness_rank_job(const struct harness_plan *plan, struct ref_job *out
                                          .label_path = from->label_file,
                                          .seed = from->seed};
     copy_optimizer(&from->optimizer, &out->optimizer);
-    out->shard = (struct ref_shard_config){.sample_count = from->samples,
-                                           .world_size = from->ranks,
-                                           .is_shuffled = from->is_shuffled,
-                                           .is_one_epoch = from->shard_sizes != NULL,
-                                           .seed = from->seed,
-                                           .batch_rows = from->batch_per_rank,
-                                           .shard_size = from->shard_sizes};
+    out->shard = (struct ref_shard_config){
+        .sample_count = from->samples,
+        .world_size = from->ranks,
+        .is_shuffled = from->is_shuffled,
+        .is_one_epoch = from->shard_sizes != NULL,
+        .drop_last = from->drop_last,
+        .start = {from->start_index, from->start_epoch, (size_t)from->start_used},
+        .seed = from->seed,
+        .batch_rows = from->batch_per_rank,
+        .shard_size = from->shard_sizes};
     out->micro_batches = from->micro_batches == 0 ? 1 : from->micro_batches;
     out->steps = from->steps;
     return DDP_OK;

@@ -88,6 +88,9 @@ static ddp_status run_one(struct harness_session *session, uint32_t step, uint32
     if (posted.is_monitored) {
         return run_monitored(session);
     }
+    if (posted.kind == DDP_COLL_BARRIER) {
+        return post(session, &posted, index, NULL, NULL);
+    }
     elem_bytes = ddp_dtype_size_bytes(posted.dtype);
     input_count = posted.elem_count * ddp_coll_input_blocks(posted.kind, ranks);
     /* As much as of the root, which a fault may make it. */

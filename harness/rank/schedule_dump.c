@@ -1,5 +1,7 @@
 /* Every schedule that is used is written into the run folder, where the judge reads reduction trees
- * from it. What can't be written does not run: nothing could be said of what it did. */
+ * from it: one file a rank, a schedule behind the other. The file is not kept open, since a rank
+ * may be killed at any time. What can't be written does not run: nothing could be said of what it
+ * did. */
 #include "ddpcore/schedule/schedule.h"
 #include "harness/rank/session.h"
 
@@ -7,28 +9,23 @@ static ddp_status dump_used(struct ddp_schedule_observer *observer,
                             const struct ddp_schedule *schedule)
 {
     struct harness_schedule_dump *dump = (struct harness_schedule_dump *)observer;
-    const struct ddp_schedule_params *params = &schedule->params;
     struct ddp_text path, text;
-    ddp_status status;
 
+    if (dump->status != DDP_OK) {
+        return dump->status; /* the file may end in a part of a schedule: nothing goes behind it */
+    }
     ddp_text_init(&path, dump->env->mem);
     ddp_text_init(&text, dump->env->mem);
-    ddp_text_add(&path, "%s/schedules/%s.%s.n%zu.%s.root%u.r%u.txt", dump->run_dir,
-                 ddp_coll_kind_name(params->kind), schedule->algorithm, params->elem_count,
-                 ddp_dtype_name(params->dtype), params->root, dump->env->rank);
+    ddp_text_add(&path, "%s/schedules/rank%u.txt", dump->run_dir, dump->env->rank);
     ddp_schedule_print(schedule, &text);
-    if (path.is_failed || text.is_failed) {
-        status = DDP_E_NOMEM;
-    } else {
-        status = harness_file_write(dump->env, ddp_text_str(&path), ddp_text_str(&text),
-                                    text.size_bytes, NULL);
-    }
+    ddp_text_add(&text, "end\n"); /* it is whole */
+    dump->status = path.is_failed || text.is_failed
+                       ? DDP_E_NOMEM
+                       : harness_file_append(dump->env, ddp_text_str(&path), ddp_text_str(&text),
+                                             text.size_bytes, NULL);
     ddp_text_fini(&text);
     ddp_text_fini(&path);
-    if (status != DDP_OK) {
-        dump->status = status;
-    }
-    return status;
+    return dump->status;
 }
 
 void harness_schedule_dump_init(struct harness_schedule_dump *dump, struct ddp_env *env,

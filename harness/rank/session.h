@@ -2,6 +2,7 @@
 #ifndef HARNESS_RANK_SESSION_H
 #define HARNESS_RANK_SESSION_H
 
+#include "ddpcore/ddp/batch_norm.h"
 #include "ddpcore/ddp/ddp.h"
 #include "ddpcore/ddp/group.h"
 #include "ddpcore/device/transfer.h"
@@ -12,12 +13,12 @@
 #include "harness/rank/probe.h"
 #include "harness/rank/rank.h"
 
-/* Writes each schedule that the rank uses into run_dir/schedules. */
+/* Writes each schedule that the rank uses into run_dir/schedules/rank<N>.txt. */
 struct harness_schedule_dump {
     struct ddp_schedule_observer observer; /* first: the observer's pointer is the dump's */
     struct ddp_env *env;
     const char *run_dir;
-    ddp_status status; /* a schedule could not be written, and its collective did not start */
+    ddp_status status; /* a schedule could not be written: neither it nor a later one was used */
 };
 
 /* Keeps tensors as files. */
@@ -58,7 +59,11 @@ struct harness_session {
     struct ddp_mpi_library *mpi;   /* likewise */
     struct ref_model *model;
     struct ref_optimizer *optimizer;
+    struct ddp_hook *hook; /* or NULL */
     struct ddp *ddp;
+    bool is_batch_norm_synced; /* over all ranks' batches: */
+    struct ddp_batch_norm *batch_norm;
+    struct ref_exchange exchange; /* the model's */
 
     struct ddp_param *params; /* the model's */
     size_t param_count;
@@ -74,7 +79,9 @@ struct harness_session {
     int64_t lr_late_steps; /* by how much its schedule is late, */
     bool is_clip_early;    /* and whether gradients are clipped before they are reduced */
     uint64_t first_step;   /* steps that the restored checkpoint had completed */
-    uint64_t steps_done;   /* completed in all */
+    bool is_resuming;      /* and it says where the samples go on: */
+    struct ddp_sampler_state resume;
+    uint64_t steps_done; /* completed in all */
     int64_t batch_shift; /* so many batches a fault skipped, less those it made this rank repeat */
     bool is_parted;      /* this rank has passed the last barrier */
     bool is_left_out;    /* a SKIP before the group existed: the rank leaves at once */
@@ -119,6 +126,12 @@ DDP_MUST_USE ddp_status harness_session_open(struct harness_session *session,
 /* Release whatever exists; posts nothing. */
 void harness_session_close(struct harness_session *session);
 
+/* hook.c: hook `number` of the plan's choices, NULL for the first. */
+DDP_MUST_USE ddp_status harness_session_open_hook(struct harness_session *session, int64_t number,
+                                                  struct ddp_hook **out);
+/* batch_norm.c: the model's BatchNorms exchange their statistics, if the plan says so. */
+DDP_MUST_USE ddp_status harness_session_sync_batch_norm(struct harness_session *session);
+
 /* rate.c */
 /* What this rank's training loop goes by; a fault may alter it. */
 DDP_MUST_USE ddp_status harness_session_configure_trainer(struct harness_session *session);
@@ -154,8 +167,11 @@ DDP_MUST_USE ddp_status harness_keeper_open(struct harness_keeper *keeper, struc
                                             struct ddp_err *err);
 void harness_keeper_close(struct harness_keeper *keeper);
 
-/* file_out.c: whole file through env->files, not atomic. */
+/* file_out.c: through env->files, not atomic. A whole file, which is removed if that fails; behind
+ * what a file has, of which a part may be left there. */
 DDP_MUST_USE ddp_status harness_file_write(struct ddp_env *env, const char *path, const void *data,
                                            size_t size_bytes, struct ddp_err *err);
+DDP_MUST_USE ddp_status harness_file_append(struct ddp_env *env, const char *path, const void *data,
+                                            size_t size_bytes, struct ddp_err *err);
 
 #endif

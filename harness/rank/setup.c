@@ -83,6 +83,7 @@ static ddp_status configure_sampler(struct harness_session *session)
                                                    .rank = (uint32_t)options[0],
                                                    .world_size = (uint32_t)options[1],
                                                    .is_shuffled = options[3] != 0,
+                                                   .drop_last = shard->drop_last,
                                                    .seed = (uint64_t)options[2],
                                                    .shard_size = shard->shard_size};
     session->batch_rows = (size_t)options[4];
@@ -111,6 +112,32 @@ static ddp_status open_batches(struct harness_session *session)
     }
     return harness_batches_init(&session->batches, mem, &session->sampler, rows,
                                 session->job.shard.is_one_epoch);
+}
+
+/* Point data/resume: a fault may alter where this rank's sampler goes on. */
+static ddp_status go_on(struct harness_session *session)
+{
+    struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+    int64_t options[] = {(int64_t)session->resume.epoch, (int64_t)session->resume.used};
+    struct ddp_sampler_state state;
+
+    place.data = options;
+    place.elem_count = sizeof options / sizeof options[0];
+    place.dtype = DDP_DTYPE_I64;
+    if (ddp_fault_point(session->env->faults, DDP_FAULT_POINT_DATA_RESUME, &place) ==
+        DDP_FAULT_FAIL) {
+        return ddp_err_set(session->err, DDP_E_INJECTED, "the sampler could not go on");
+    }
+    state = (struct ddp_sampler_state){(uint64_t)options[0], (size_t)options[1]};
+    if (options[0] < 0 || options[1] < 0 ||
+        harness_batches_go_on(&session->batches, session->first_step * session->job.micro_batches,
+                              &state) != DDP_OK) {
+        return ddp_err_set(session->err, DDP_E_CORRUPT,
+                           "the sampler cannot go on in epoch %lld behind %lld of %zu samples",
+                           (long long)options[0], (long long)options[1],
+                           session->data->sample_count);
+    }
+    return DDP_OK;
 }
 
 /* Point model/build: a fault may alter the widths of this rank's hidden layers, or leave one out;
@@ -194,7 +221,8 @@ static ddp_status pass_config(struct harness_session *session, struct ddp_config
     int64_t options[] = {(int64_t)config->bucket_cap_bytes, (int64_t)config->first_bucket_cap_bytes,
                          (int64_t)config->gradient_scale,   config->find_unused_parameters,
                          config->broadcast_buffers,         config->is_init_sync_skipped,
-                         (int64_t)config->build_id};
+                         (int64_t)config->build_id,         session->plan->job.hook,
+                         session->plan->job.sync_batchnorm};
 
     place.data = options;
     place.elem_count = sizeof options / sizeof options[0];
@@ -210,6 +238,9 @@ static ddp_status pass_config(struct harness_session *session, struct ddp_config
     config->broadcast_buffers = options[4] != 0;
     config->is_init_sync_skipped = options[5] != 0;
     config->build_id = (uint64_t)options[6];
+    DDP_TRY(harness_session_open_hook(session, options[7], &session->hook));
+    config->hook = session->hook;
+    session->is_batch_norm_synced = options[8] != 0;
     return DDP_OK;
 }
 
@@ -232,8 +263,9 @@ static ddp_status wrap_model(struct harness_session *session)
 
     model.buffers = ref_model_buffers(session->model, &model.buffer_count);
     DDP_TRY(pass_config(session, &config));
-    return ddp_create(&session->group, session->device, &model, &config, &session->ddp,
-                      session->err);
+    DDP_TRY(
+        ddp_create(&session->group, session->device, &model, &config, &session->ddp, session->err));
+    return harness_session_sync_batch_norm(session);
 }
 
 ddp_status harness_session_open(struct harness_session *session,
@@ -266,6 +298,7 @@ ddp_status harness_session_open(struct harness_session *session,
     DDP_TRY(open_group(session, wiring));
     if (session->options->is_restoring) {
         DDP_TRY(harness_session_restore(session));
+        DDP_TRY(session->is_resuming ? go_on(session) : DDP_OK);
     }
     harness_session_phase(session, DDP_PHASE_INIT);
     return wrap_model(session);
@@ -282,9 +315,11 @@ void harness_session_close(struct harness_session *session)
     ddp_mem_free(mem, session->features);
     ddp_mem_free(mem, session->is_used);
     ddp_mem_free(mem, session->param_salt);
+    ddp_batch_norm_destroy(session->batch_norm);
     if (session->ddp != NULL) {
         ddp_destroy(session->ddp);
     }
+    ddp_hook_destroy(session->hook);
     if (session->is_group) {
         ddp_group_fini(&session->group);
     }

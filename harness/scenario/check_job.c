@@ -132,8 +132,19 @@ static ddp_status check_shards(const struct harness_reader *reader,
                                const struct harness_yaml_node *map, const struct harness_job *job,
                                const struct ref_data_sizes *data)
 {
+    const struct harness_yaml_node *drop = harness_reader_node(map, HARNESS_ROW_JOB_drop_last);
     size_t total = 0;
 
+    if (job->drop_last && job->shard_sizes != NULL) {
+        return harness_yaml_fail(drop, reader->err, DDP_E_INVALID,
+                                 "drop_last is of lists that all ranks share; job.shard_sizes says "
+                                 "what each rank owns: leave one of them out");
+    }
+    if (job->drop_last && data->sample_count < job->ranks) {
+        return harness_yaml_fail(drop, reader->err, DDP_E_INVALID,
+                                 "drop_last leaves %u ranks nothing of %zu samples", job->ranks,
+                                 data->sample_count);
+    }
     for (uint32_t rank = 0; job->shard_sizes != NULL && rank < job->ranks; rank++) {
         total += job->shard_sizes[rank];
     }
@@ -220,6 +231,46 @@ static ddp_status check_evaluation(const struct harness_reader *reader,
                                    job->model);
 }
 
+/* What the ranks exchange in the middle of a pass has to come from all of them, in an order of sums
+ * that schedules tell. */
+static ddp_status check_batch_norm(const struct harness_reader *reader,
+                                   const struct harness_yaml_node *map,
+                                   const struct harness_job *job, const struct ref_data_sizes *data)
+{
+    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_sync_batchnorm);
+    struct ref_model_config model = {.name = job->model, .width_count = job->widths.count};
+    struct ref_model_tables tables = {0};
+    size_t norm_count;
+
+    if (!job->sync_batchnorm) {
+        return DDP_OK;
+    }
+    for (size_t i = 0; i < job->widths.count; i++) {
+        model.width[i] = job->widths.items[i];
+    }
+    ref_model_defaults(&model, data->feature_count,
+                       data->class_count > 0 ? data->class_count : data->target_count);
+    DDP_TRY(ref_model_describe(ddp_mem_system(), &model, &tables, reader->err));
+    norm_count = tables.batch_norm_count;
+    ddp_mem_free(ddp_mem_system(), tables.params);
+    if (norm_count == 0) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 "model %s has no BatchNorm: leave sync_batchnorm out", job->model);
+    }
+    if (job->join.is_set && !job->join.throw_on_early_termination) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 "under join nothing mirrors statistics for a rank whose data has "
+                                 "ended: set join.throw_on_early_termination, or leave one out");
+    }
+    if (harness_engine_traits(job->collective.engine)->name != NULL) {
+        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                 "collective %s is measured for buckets only: use a schedule with "
+                                 "sync_batchnorm",
+                                 harness_collective_name(job->collective));
+    }
+    return DDP_OK;
+}
+
 static ddp_status check_transport(const struct harness_reader *reader,
                                   const struct harness_yaml_node *map,
                                   const struct harness_job *job)
@@ -233,6 +284,17 @@ static ddp_status check_transport(const struct harness_reader *reader,
                              "transport tcp connects every rank to every other one: at most %u "
                              "ranks, not %u; shm takes more",
                              HARNESS_TRANSPORT_TCP_RANKS_MAX, job->ranks);
+}
+
+static ddp_status check_hook(const struct harness_reader *reader,
+                             const struct harness_yaml_node *map, const struct harness_job *job)
+{
+    if (job->hook != HARNESS_HOOK_NONE && job->gradient_scale != HARNESS_GRADIENT_SCALE_PRE) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_gradient_scale),
+                                 reader->err, DDP_E_INVALID,
+                                 "a hook divides by itself: leave gradient_scale out");
+    }
+    return DDP_OK;
 }
 
 /* One algorithm a kind: a group has one of each. */
@@ -304,7 +366,9 @@ ddp_status harness_scenario_check_job(const struct harness_reader *reader,
     DDP_TRY(check_widths(reader, map, kept, &data));
     DDP_TRY(check_shards(reader, map, kept, &data));
     DDP_TRY(check_evaluation(reader, map, kept));
+    DDP_TRY(check_batch_norm(reader, map, kept, &data));
     DDP_TRY(check_transport(reader, map, kept));
     DDP_TRY(check_posts(reader, map, kept));
+    DDP_TRY(check_hook(reader, map, kept));
     return check_device(reader, map, kept);
 }

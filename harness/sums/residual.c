@@ -146,20 +146,37 @@ static bool find_factor(const struct harness_residual_input *in, struct harness_
 {
     int held = in->dtype == DDP_DTYPE_F64 ? 2 : 0; /* doubles were rounded to be held here */
 
-    if (count_nonzero(in->expected, in->count) < 2) {
-        return false;
-    }
     for (int roundings = 1; roundings <= (in->raw != NULL ? 3 : 1); roundings += 2) {
         double near = 4 * harness_residual_precision(in->dtype).unit; /* last bits are no factor */
         struct interval interval;
 
         if (find_interval(in, roundings + held, &interval) &&
             (interval.low > 1.0 + near || interval.high < 1.0 - near)) {
+            out->low = interval.low;
+            out->high = interval.high;
+            if (count_nonzero(in->expected, in->count) < 2) {
+                return false; /* one value is always scaled by something */
+            }
             out->factor = simplest_in(&interval);
             return true;
         }
     }
     return false;
+}
+
+bool harness_residual_is_one_factor(const struct harness_residual *a,
+                                    const struct harness_residual *b)
+{
+    const bool is_scaled[2] = {a->verdict == HARNESS_VERDICT_VALUE_SCALED ||
+                                   a->verdict == HARNESS_VERDICT_VALUE_DUPLICATED,
+                               b->verdict == HARNESS_VERDICT_VALUE_SCALED ||
+                                   b->verdict == HARNESS_VERDICT_VALUE_DUPLICATED};
+    const bool is_one[2] = {a->verdict == HARNESS_VERDICT_VALUE_CORRUPTED && a->differ_count == 1,
+                            b->verdict == HARNESS_VERDICT_VALUE_CORRUPTED && b->differ_count == 1};
+    const bool is_limited = a->low < a->high && b->low < b->high;
+
+    return is_limited && (is_scaled[0] || is_scaled[1]) && (is_scaled[0] || is_one[0]) &&
+           (is_scaled[1] || is_one[1]) && fmax(a->low, b->low) <= fmin(a->high, b->high);
 }
 
 /* Values that repeat themselves seem to have moved where they did not: the places that a shift

@@ -26,7 +26,8 @@ struct harness_residual {
     bool is_set; /* something differs */
     enum harness_verdict
         verdict;         /* LOST, DUPLICATED, SCALED, SHIFTED, STALE, NONFINITE, CORRUPTED */
-    double factor;       /* SCALED */
+    double factor;       /* SCALED, DUPLICATED: the simplest one of [low, high] */
+    double low, high;    /* factors that explain every element up to its rounding; 0: none does */
     int64_t shift;       /* SHIFTED: got[i + shift] = expected[i] */
     size_t first;        /* first element that differs (NONFINITE: first not finite one) */
     size_t differ_count; /* elements that differ */
@@ -38,6 +39,10 @@ struct harness_residual {
  * input is borrowed; out is filled. */
 void harness_residual_classify(const struct harness_residual_input *input,
                                struct harness_residual *out);
+/* Whether one factor explains both, at least one of which is called scaled: each says only within
+ * which limits its factor lies, and one value alone is never called scaled. */
+bool harness_residual_is_one_factor(const struct harness_residual *a,
+                                    const struct harness_residual *b);
 /* Whether got differs from expected as far as another order of summing the inputs may make it, and
  * no further: every element lies within world - 1 roundings of the exact sum, and more than one
  * differs. inputs: float[count] of each of world ranks. */

@@ -461,3 +461,21 @@ ddp_status harness_schedule_set_prove(const struct harness_schedule_set *set,
     }
     return set->any->kind == DDP_COLL_BARRIER ? prove_barrier(&proof) : prove_contents(&proof);
 }
+
+ddp_status harness_schedule_set_prove_rounds(const struct harness_schedule_set *set,
+                                             struct harness_findings *out)
+{
+    const struct proof proof = {.set = set, .mem = set->mem, .out = out};
+    struct harness_step_place place = HARNESS_STEP_PLACE_NONE;
+    bool is_right = true;
+    char text[160] = "";
+
+    if (!set->is_ordered) {
+        return DDP_OK;
+    }
+    DDP_TRY(harness_schedule_rounds_check(set, &is_right, &place, text, sizeof(text)));
+    if (!is_right) {
+        violate(&proof, HARNESS_VERDICT_MISMATCH_ORDER, place, text);
+    }
+    return DDP_OK;
+}

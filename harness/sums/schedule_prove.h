@@ -27,6 +27,16 @@ DDP_MUST_USE ddp_status harness_schedule_barrier_check(const struct harness_sche
                                                        struct harness_step_place *place, char *text,
                                                        size_t size_bytes);
 
+/* In an ordered set both ends of a message are of one round; no step waits for one of a later
+ * round; what came in a round leaves in a later one; each round up to the last one has a message;
+ * and steps between buffers run as soon as they can, or in the round that first needs them.
+ * *out_is_right false: text (char[size_bytes]) says what is not so, place where. Errors: E_NOMEM.
+ */
+DDP_MUST_USE ddp_status harness_schedule_rounds_check(const struct harness_schedule_set *set,
+                                                      bool *out_is_right,
+                                                      struct harness_step_place *place, char *text,
+                                                      size_t size_bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -6,7 +6,6 @@
 
 #include <string.h>
 
-#include "ddpcore/base/file.h"
 #include "harness/sums/arith.h"
 
 void harness_schedules_init(struct harness_schedules *schedules, struct ddp_mem *mem)
@@ -81,6 +80,18 @@ static ddp_status find_or_add_set(struct harness_schedules *schedules,
     return (*out)->member == NULL ? DDP_E_NOMEM : DDP_OK;
 }
 
+struct harness_schedule *harness_schedules_member(const struct harness_schedules *schedules,
+                                                  const struct harness_schedule *like)
+{
+    DDP_ASSERT(like->rank < like->size);
+    for (size_t s = 0; s < schedules->set_count; s++) {
+        if (is_same_operation(schedules->sets[s].any, like)) {
+            return schedules->sets[s].member[like->rank];
+        }
+    }
+    return NULL;
+}
+
 ddp_status harness_schedules_add(struct harness_schedules *schedules,
                                  const struct harness_schedule *schedule, struct ddp_err *err)
 {
@@ -109,27 +120,6 @@ ddp_status harness_schedules_add(struct harness_schedules *schedules,
     }
     DDP_ASSERT(set->member_count <= set->size);
     return DDP_OK;
-}
-
-static ddp_status take_text(void *context, const char *text, struct ddp_err *err)
-{
-    struct harness_schedules *schedules = context;
-    struct harness_schedule schedule;
-    ddp_status status;
-
-    DDP_TRY(harness_schedule_parse(schedules->mem, text, &schedule, err));
-    status = harness_schedules_add(schedules, &schedule, err);
-    if (status != DDP_OK) {
-        harness_schedule_fini(&schedule);
-    }
-    return status;
-}
-
-ddp_status harness_schedules_load(struct harness_schedules *schedules, struct ddp_files *files,
-                                  const char *folder, struct ddp_err *err)
-{
-    DDP_TRY(ddp_files_each_text(files, folder, ".txt", schedules->mem, take_text, schedules, err));
-    return harness_schedules_order(schedules);
 }
 
 struct harness_schedule_set *harness_schedules_find(const struct harness_schedules *schedules,

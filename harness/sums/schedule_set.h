@@ -51,6 +51,14 @@ void harness_schedules_fini(struct harness_schedules *schedules);
 DDP_MUST_USE ddp_status harness_schedules_add(struct harness_schedules *schedules,
                                               const struct harness_schedule *schedule,
                                               struct ddp_err *err);
+/* The schedule that such an operation has of that rank, or NULL. */
+struct harness_schedule *harness_schedules_member(const struct harness_schedules *schedules,
+                                                  const struct harness_schedule *like);
+/* Take over what a file of a run holds: schedules, a line "end" behind each one. A last one without
+ * it was never used, and is left out. Errors: E_PARSE and E_INVALID (two different ones of a rank
+ * for an operation), with the schedule's number; E_NOMEM. */
+DDP_MUST_USE ddp_status harness_schedules_read(struct harness_schedules *schedules,
+                                               const char *text, struct ddp_err *err);
 /* Read every file of a folder and put the sets in order. A missing folder is an empty one.
  * Errors: E_PARSE with the file, E_IO, E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedules_load(struct harness_schedules *schedules,
@@ -82,6 +90,14 @@ DDP_MUST_USE ddp_status harness_schedule_set_run(struct harness_schedule_set *se
  * the first violation of each group. A set that lacks members is not judged. Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedule_set_prove(const struct harness_schedule_set *set,
                                                    struct harness_findings *out);
+
+/* Prove that an engine which runs a round at a time can follow a complete set's round numbers, and
+ * that none is larger than it must be: both ends of a message are of one round, what came in a
+ * round leaves in a later one, and so on (MISMATCH.ORDER; the first violation). No values depend on
+ * rounds, so this is asked only of who claims to keep to them. Nothing is judged of a set that
+ * lacks members or hangs. Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status harness_schedule_set_prove_rounds(const struct harness_schedule_set *set,
+                                                          struct harness_findings *out);
 
 #ifdef __cplusplus
 }

@@ -345,7 +345,10 @@ static ddp_status parse_step_word(struct reader *reader, const char *word, char 
                    ? DDP_OK
                    : fail(reader, "peer is no other member", value);
     }
-    return is_word(word, "round") ? DDP_OK : fail(reader, "unknown key of a step", word);
+    if (is_word(word, "round")) {
+        return parse_u32(reader, value, &step->round);
+    }
+    return fail(reader, "unknown key of a step", word);
 }
 
 static enum harness_step_kind step_of(const char *word)

@@ -42,7 +42,8 @@ struct harness_span {
 #define HARNESS_STEP_DEPS_MAX        4
 struct harness_schedule_step {
     enum harness_step_kind kind;
-    uint32_t peer;
+    uint32_t round;
+    uint32_t peer; /* UINT32_MAX: it is no message */
     struct harness_span src, dst;
     uint32_t dep_count;
     uint32_t dep[HARNESS_STEP_DEPS_MAX]; /* earlier steps of this schedule */

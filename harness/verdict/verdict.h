@@ -101,12 +101,13 @@ DDP_MUST_USE ddp_status harness_mode_parse(const char *name, enum harness_mode *
 
 /* Where in a step a value was compared, in the order of cause and effect. */
 enum harness_stage {
-    HARNESS_STAGE_DATA,     /* the samples of a batch */
-    HARNESS_STAGE_GRADIENT, /* loss and local gradients */
-    HARNESS_STAGE_INPUT,    /* what went into a bucket's all-reduce */
-    HARNESS_STAGE_OUTPUT,   /* what came out */
-    HARNESS_STAGE_FINAL,    /* averaged gradients, copied back */
-    HARNESS_STAGE_UPDATE,   /* parameters and optimizer state */
+    HARNESS_STAGE_DATA,      /* the samples of a batch */
+    HARNESS_STAGE_STATISTIC, /* what BatchNorms exchange over all ranks' batches */
+    HARNESS_STAGE_GRADIENT,  /* loss and local gradients */
+    HARNESS_STAGE_INPUT,     /* what went into a bucket's all-reduce */
+    HARNESS_STAGE_OUTPUT,    /* what came out */
+    HARNESS_STAGE_FINAL,     /* averaged gradients, copied back */
+    HARNESS_STAGE_UPDATE,    /* parameters and optimizer state */
     HARNESS_STAGE_COUNT
 };
 

@@ -18,6 +18,9 @@ extern "C" {
 #define HARNESS_WATCH_ORDER_HOLD_NS UINT64_C(4000000)
 /* The same where it waits in that call, which may end. */
 #define HARNESS_WATCH_FIT_HOLD_NS UINT64_C(50000000)
+/* A rank has posted the same as the others, in an earlier step: nobody waits for that, and its next
+ * call, which a step's computation may stand before, tells what it is. */
+#define HARNESS_WATCH_UPDATE_HOLD_NS UINT64_C(1000000000)
 /* Waits without a way out count after this long: a thread that has made no call yet might come, and
  * a call that not all must come to may be just about to end. */
 #define HARNESS_WATCH_CYCLE_HOLD_NS UINT64_C(1500000000)
@@ -63,6 +66,12 @@ void harness_watch_analyse(struct harness_watch *watch, const struct harness_wat
 /* differ.c */
 /* Compare what members posted, up to the last call that all of them have posted. */
 void harness_watch_find_differences(struct harness_watch *watch, struct harness_findings *out);
+
+/* left_out.c */
+/* Some members have the result of a call that needs all of them, and others have not posted it, nor
+ * had they when what they posted was read after that result: they left it out. */
+void harness_watch_find_left_out(struct harness_watch *watch, struct harness_watch_group *group,
+                                 struct harness_findings *out);
 
 /* past.c */
 /* What follows a call that is posted as number seq, behind the communicator's earlier ones: what

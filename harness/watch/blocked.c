@@ -136,11 +136,13 @@ bool harness_watch_is_missing(const struct harness_watch *watch,
     if (group->members[other].is_there) {
         return has_not_come(watch, wait, other);
     }
+    if (group->is_pair || (watch->world_size != group->size && other >= group->size)) {
+        return false;
+    }
     known = harness_watch_count_known(watch, group);
     /* Which ranks these are is certain only if everybody who lacks it is one. */
-    return !group->is_pair && known < group->size &&
-           (watch->world_size - known == group->size - known ||
-            (other < group->size && is_of_all(watch, group)));
+    return known < group->size && (watch->world_size - known == group->size - known ||
+                                   (other < group->size && is_of_all(watch, group)));
 }
 
 /* Of calls that were launched together, the first one that the rank lacks. */
@@ -229,7 +231,8 @@ bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
     const bool is_gone = harness_watch_is_gone(watch, rank);
     struct harness_watch_wait wait;
 
-    for (uint32_t r = 0; r < watch->world_size; r++) {
+    for (uint32_t i = 0; i < watch->waiter_count; i++) {
+        const uint32_t r = watch->waiters[i];
         /* What has ended since may have failed for want of this one. */
         bool counts = !harness_watch_is_gone(watch, r) ||
                       (is_gone && watch->ranks[r].since_ns >= watch->ranks[rank].since_ns);

@@ -171,6 +171,40 @@ static bool is_swapped(const struct harness_watch *watch, const struct harness_w
             (next != NULL && !harness_watch_is_alike(next, right)));
 }
 
+static const struct harness_watch_call *call_behind(const struct harness_watch *watch,
+                                                    const struct harness_watch_group *group,
+                                                    uint64_t seq,
+                                                    const struct harness_watch_call *call)
+{
+    const uint32_t rank = rank_of(watch, group, seq, call);
+
+    return rank < watch->world_size ? harness_watch_call_at(&group->members[rank], seq + 1) : NULL;
+}
+
+enum answer { ANSWER_NO, ANSWER_OPEN, ANSWER_YES };
+
+/* Both posted the same, in different steps. It is one update less, not one call more, if the next
+ * call is the same too, another one than this, and still a step behind: a rank that posts a call
+ * too often is as far as the others with the next one, or posts another one there. */
+static enum answer is_update_less(const struct harness_watch *watch,
+                                  const struct harness_watch_group *group, uint64_t seq,
+                                  const struct harness_watch_call *wrong,
+                                  const struct harness_watch_call *right)
+{
+    const struct harness_watch_call *next = call_behind(watch, group, seq, wrong);
+    const struct harness_watch_call *due = call_behind(watch, group, seq, right);
+
+    if (!harness_watch_is_alike(wrong, right) || wrong->step >= right->step ||
+        (next != NULL && (harness_watch_is_alike(next, wrong) || next->step != wrong->step)) ||
+        (due != NULL && (harness_watch_is_alike(due, right) || due->step != right->step))) {
+        return ANSWER_NO;
+    }
+    if (next == NULL || due == NULL) {
+        return ANSWER_OPEN;
+    }
+    return harness_watch_is_alike(next, due) ? ANSWER_YES : ANSWER_NO;
+}
+
 /* The wrong ones posted what comes next, or what came before. Where both may be, or what comes next
  * is not known, what they and the others did elsewhere in between tells; where that does not
  * either, the calls differ. */
@@ -194,6 +228,9 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
                           !has_call_between(watch, group, seq, wrong, wrong);
     enum harness_watch_fit fit;
 
+    if (is_update_less(watch, group, seq, wrong, right) == ANSWER_YES) {
+        return HARNESS_VERDICT_VALUE_STALE;
+    }
     if (is_swapped(watch, group, seq, wrong, right)) {
         return HARNESS_VERDICT_MISMATCH_ORDER;
     }
@@ -240,7 +277,10 @@ static void add(const struct harness_watch *watch, const struct harness_watch_gr
     if (wrong->call->step != right->call->step) {
         harness_watch_say(&finding, " in step %u", right->call->step);
     }
-    if (wrong->call->step < right->call->step && harness_watch_is_alike(wrong->call, right->call)) {
+    if (finding.verdict == HARNESS_VERDICT_VALUE_STALE) {
+        harness_watch_say(&finding, "; it left an update out");
+    } else if (wrong->call->step < right->call->step &&
+               harness_watch_is_alike(wrong->call, right->call)) {
         harness_watch_say(&finding, "; it made one call more, or an update less");
     }
     harness_findings_add(out, &finding);
@@ -292,9 +332,14 @@ static uint64_t order_hold_ns(const struct harness_watch *watch,
     uint32_t steps = 0;
     const struct harness_watch_call *next;
 
-    if (count != 2 || right >= count || harness_watch_is_gone(watch, wrong->rank) ||
-        harness_watch_is_alike(wrong->call, camps[right].call)) {
+    if (count != 2 || right >= count || harness_watch_is_gone(watch, wrong->rank)) {
         return 0;
+    }
+    if (harness_watch_is_alike(wrong->call, camps[right].call)) {
+        return is_update_less(watch, group, seq, wrong->call, camps[right].call) == ANSWER_OPEN &&
+                       !harness_watch_is_gone(watch, camps[right].rank)
+                   ? HARNESS_WATCH_UPDATE_HOLD_NS
+                   : 0;
     }
     if (harness_watch_is_waiting(watch, wrong->rank)) {
         return may_end(watch, group, seq, wrong, &camps[right]) &&
@@ -351,82 +396,6 @@ static bool compare(struct harness_watch *watch, struct harness_watch_group *gro
     return true;
 }
 
-/* Members of the group have posted something else than others, there or in another communicator:
- * one may have taken what was sent for the one call for its part of another. */
-static bool is_confused(const struct harness_watch *watch, const struct harness_watch_group *group)
-{
-    for (size_t g = 0; g < watch->group_count; g++) {
-        const struct harness_watch_group *other = &watch->groups[g];
-
-        for (uint32_t r = 0; other->differs_ns != 0 && r < watch->world_size; r++) {
-            if (group->members[r].is_there && other->members[r].is_there) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-/* Of a member that has not posted the call: that it has left it out is not known. It waits for one
- * that has the result, which may have left out that other call; or not all that it posted could be
- * read. */
-static bool may_be_right(const struct harness_watch *watch, const struct harness_watch_group *group,
-                         uint64_t seq, uint32_t rank)
-{
-    if (watch->ranks[rank].is_behind) {
-        return true;
-    }
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        if (group->members[r].is_there && group->members[r].posted >= seq &&
-            harness_watch_needs(watch, rank, r, NULL)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Some members have the result of a call that needs all of them, and others have not posted it, nor
- * had they when what they posted was read after that result: they left it out. */
-static void find_left_out(struct harness_watch *watch, struct harness_watch_group *group,
-                          struct harness_findings *out)
-{
-    const uint64_t seq = group->done_before;
-    struct harness_finding finding;
-    char ranks[HARNESS_RANKS_TEXT_BYTES];
-    uint64_t least = seq;
-
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        const struct harness_watch_member *member = &group->members[r];
-
-        least = member->is_there && member->posted < least ? member->posted : least;
-    }
-    if (group->is_wrong || least >= seq || is_confused(watch, group)) {
-        return;
-    }
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        if (group->members[r].is_there && group->members[r].posted < seq &&
-            may_be_right(watch, group, seq, r)) {
-            return;
-        }
-    }
-    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_MISMATCH_MISSING,
-                         HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        if (group->members[r].is_there && group->members[r].posted == least) {
-            harness_rank_set_add(&finding.culprits, r);
-        }
-    }
-    harness_watch_set_op(group, least + 1, harness_watch_any_call(watch, group, least + 1),
-                         &finding);
-    harness_watch_say(&finding, "rank %s has not posted ",
-                      harness_rank_set_text(&finding.culprits, ranks));
-    harness_watch_say_call(watch, group, least + 1, harness_watch_any_call(watch, group, least + 1),
-                           &finding);
-    harness_watch_say(&finding, ", of which others have the result");
-    harness_findings_add(out, &finding);
-    group->is_wrong = true;
-}
-
 /* Of a member's calls it is not known which they are. */
 static bool is_lost(const struct harness_watch *watch, const struct harness_watch_group *group)
 {
@@ -481,7 +450,7 @@ void harness_watch_find_differences(struct harness_watch *watch, struct harness_
         }
     }
     for (size_t g = 0; g < watch->group_count; g++) {
-        find_left_out(watch, &watch->groups[g], out);
+        harness_watch_find_left_out(watch, &watch->groups[g], out);
         forget(watch, &watch->groups[g]);
     }
     ddp_mem_free(watch->mem, camps);

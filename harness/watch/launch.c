@@ -182,7 +182,8 @@ uint64_t harness_watch_waited_for_ns(const struct harness_watch *watch, uint32_t
 {
     uint64_t longest_ns = 0;
 
-    for (uint32_t r = 0; r < watch->world_size; r++) {
+    for (uint32_t i = 0; i < watch->waiter_count; i++) {
+        const uint32_t r = watch->waiters[i];
         struct harness_watch_wait wait;
 
         if (!harness_watch_is_gone(watch, r) && harness_watch_needs(watch, r, rank, &wait) &&

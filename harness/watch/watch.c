@@ -17,7 +17,8 @@ ddp_status harness_watch_init(struct harness_watch *watch, struct ddp_mem *mem,
     *watch = (struct harness_watch){
         .mem = mem, .arena = arena, .world_size = (uint32_t)arena->world_size};
     watch->ranks = ddp_mem_array(mem, watch->world_size, sizeof *watch->ranks);
-    return watch->ranks == NULL ? DDP_E_NOMEM : DDP_OK;
+    watch->waiters = ddp_mem_array(mem, watch->world_size, sizeof *watch->waiters);
+    return watch->ranks == NULL || watch->waiters == NULL ? DDP_E_NOMEM : DDP_OK;
 }
 
 void harness_watch_fini(struct harness_watch *watch)
@@ -31,6 +32,7 @@ void harness_watch_fini(struct harness_watch *watch)
     ddp_mem_free(watch->mem, watch->groups);
     harness_watch_free_told(watch);
     ddp_mem_free(watch->mem, watch->ranks);
+    ddp_mem_free(watch->mem, watch->waiters);
     ddp_mem_free(watch->mem, watch->strayed.is);
     memset(watch, 0, sizeof *watch);
 }
@@ -385,9 +387,12 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
     struct harness_watch_wait before[HARNESS_WATCH_WAITS_MAX];
     const uint32_t count_before = self->wait_count;
 
-    memcpy(before, self->waits, count_before * sizeof before[0]);
     self->pid = __atomic_load_n(&page->pid, __ATOMIC_ACQUIRE);
     self->is_attached = self->is_attached || self->pid != 0;
+    if (!self->is_attached) {
+        return; /* nobody has written the page */
+    }
+    memcpy(before, self->waits, count_before * sizeof before[0]);
     self->world_size = harness_watch_load(&page->world_size);
     self->step = harness_watch_load(&page->step);
     self->micro = harness_watch_load(&page->micro);
@@ -425,7 +430,11 @@ void harness_watch_read(struct harness_watch *watch, uint64_t now_ns)
             harness_watch_load(&guest_arena_page(watch->arena, r)->is_ended) != 0;
         read_ring(watch, r);
     }
+    watch->waiter_count = 0;
     for (uint32_t r = 0; r < watch->world_size; r++) {
         read_page(watch, r);
+        if (watch->ranks[r].wait_count > 0) {
+            watch->waiters[watch->waiter_count++] = r;
+        }
     }
 }

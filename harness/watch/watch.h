@@ -207,6 +207,9 @@ struct harness_watch {
     uint32_t world_size;
     uint32_t stated_size;             /* ranks of the job: the driver's; 0: it is not known */
     struct harness_watch_rank *ranks; /* [world_size] */
+    uint32_t *waiters;                /* those of which something waits, as it was last read: few of
+                                         the many that a job of unknown size may have */
+    uint32_t waiter_count;
     struct harness_watch_group *groups;
     size_t group_count, group_capacity;
     struct harness_watch_names names;

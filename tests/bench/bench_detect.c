@@ -115,7 +115,8 @@ static ddp_status run_plan(struct bench *bench, const struct harness_plan *plan,
     DDP_TRY(harness_rank_job(plan, &job, &bench->err));
     DDP_TRY(ref_model_describe(bench->mem, &job.model, &tables, &bench->err));
     model = (struct harness_tables){
-        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
+        tables.params, tables.param_count, tables.buffers,         tables.buffer_count, NULL,
+        NULL,          tables.batch_norms, tables.batch_norm_count};
     status = harness_program_build(bench->mem, plan, &model, NULL, &program);
     config.program = &program;
     config.rank.run_dir = bench->dir;

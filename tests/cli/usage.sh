@@ -17,6 +17,7 @@ printf '# A crash nobody expected.\nid: own.fails\n%s\n%s\nexpect: {verdict: NON
 printf '# The second visit of a place that is visited once.\nid: own.unfired\n%s\n%s\nexpect: {verdict: CRASH.SIGNALED}\n' \
     "$job" 'faults: [{at: {rank: 1, step: 1, hit: 2}, point: data/next, do: {kill: SIGKILL}}]' >unfired.yaml
 printf '# Simulated only.\nid: own.simulated\ndrivers: [sim]\n%s\nexpect: {verdict: NONE}\n' "$job" >simulated.yaml
+printf '# Of two ranks only.\nid: own.two\nfor_ranks: [2]\n%s\nexpect: {verdict: NONE}\n' "$job" >two.yaml
 printf '# Same name as another.\nid: own.fails\n%s\nexpect: {verdict: NONE}\n' "$job" >same.yaml
 cp fails.yaml 'with space/plan.yaml'
 
@@ -77,6 +78,9 @@ for key in schema id cell driver seed outcome verdict reason culprit victims op 
     detect_ms attribute_ms fired findings capsule run_dir reproduce; do
     grep -qF "\"$key\":" skipped.json || fail "a skipped cell has no key $key"
 done
+ends 0 run two.yaml --driver sim --out o
+ends 77 run two.yaml --driver sim --set job.ranks=3 --out o
+grep -qF 'not written for 3 ranks' out || fail "why it is skipped: $(cat out)"
 ends 1 run unfired.yaml fails.yaml "$one" --driver sim --out o
 ends 4 run unfired.yaml simulated.yaml "$one" --driver sim --out o
 ends 0 run simulated.yaml "$scenarios/control/dummy_injection.yaml" --driver proc --out o
@@ -191,7 +195,7 @@ says '4 devices of one process, 20 steps' train "$mlp" --parallel dp
 says 'KiB of tensors' train "$mlp" --parallel dp
 says '1 device, the batches of 4 ranks, 20 steps' train "$mlp" --parallel single
 says '273448 bytes: fc2.bias fc2.weight fc1.bias fc1.weight' train "$mlp" --show-buckets --driver sim
-says 'of perfect  not needed by 1 rank' train "$mlp" --driver sim --scaling 1,2
+says 'of perfect  in all-reduce  only waiting  not needed by 1 rank' train "$mlp" --driver sim --scaling 1,2
 refused 'is ddp, dp or single' train "$mlp" --parallel pipeline
 refused 'draws what --scaling measures' train "$mlp" --svg picture.svg
 refused 'not a number from 1 to' train "$mlp" --scaling 1,two

@@ -128,11 +128,13 @@ static int ring(const struct ddprove_coll_question *q, const struct ddprove_coll
 
     if (q->size == 1) {
         if (!q->is_in_place) {
+            now = 0;
             (void)copy(to, out(0, q->count), in(0, q->count), NONE);
         }
     } else if (steps != NULL) {
         memset(steps, 0xff, (2 * q->size * most + 1) * sizeof *steps);
         for (uint32_t round = 0; round < 2 * (q->size - 1); round++) {
+            now = IS(118) ? 0 : round; /* 118: says that all can run at once */
             ring_round(q, to, round, steps, steps + q->size * most, most);
         }
     }
@@ -442,6 +444,7 @@ const struct ddprove_coll ddprove_coll_plugin = {
     : BUG >= 520            ? DDPROVE_COLL_BARRIER
     : BUG >= 510            ? DDPROVE_COLL_ALL_GATHER
                             : DDPROVE_COLL_BROADCAST,
-    DDPROVE_COLL_SAME_BITS | (IS(117) || BUG / 100 == 3 ? DDPROVE_COLL_SAME_ORDER : 0),
+    DDPROVE_COLL_SAME_BITS | (IS(117) || BUG / 100 == 3 ? DDPROVE_COLL_SAME_ORDER : 0) |
+        (IS(100) || IS(118) ? DDPROVE_COLL_ROUNDS : 0),
     IS(622) ? NULL : emit,
 };

@@ -7,6 +7,8 @@
 #define IS(bug) (BUG == (bug))
 #define NONE    DDPROVE_COLL_NONE
 
+static uint32_t now; /* the round of what is emitted */
+
 static struct ddprove_coll_range in(uint64_t first, uint64_t count)
 {
     return ddprove_coll_range(DDPROVE_COLL_INPUT, first, count);
@@ -25,25 +27,25 @@ static struct ddprove_coll_range scratch(uint32_t number, uint64_t first, uint64
 static uint32_t send(const struct ddprove_coll_sink *to, uint32_t peer,
                      struct ddprove_coll_range src, uint32_t after)
 {
-    return ddprove_coll_send(to, 0, peer, src, after, NONE);
+    return ddprove_coll_send(to, now, peer, src, after, NONE);
 }
 
 static uint32_t take(const struct ddprove_coll_sink *to, uint32_t peer,
                      struct ddprove_coll_range dst, uint32_t after, uint32_t and_after)
 {
-    return ddprove_coll_recv(to, DDPROVE_COLL_RECV, 0, peer, dst, after, and_after);
+    return ddprove_coll_recv(to, DDPROVE_COLL_RECV, now, peer, dst, after, and_after);
 }
 
 static uint32_t add(const struct ddprove_coll_sink *to, uint32_t peer,
                     struct ddprove_coll_range dst, uint32_t after, uint32_t and_after)
 {
-    return ddprove_coll_recv(to, DDPROVE_COLL_RECV_REDUCE, 0, peer, dst, after, and_after);
+    return ddprove_coll_recv(to, DDPROVE_COLL_RECV_REDUCE, now, peer, dst, after, and_after);
 }
 
 static uint32_t copy(const struct ddprove_coll_sink *to, struct ddprove_coll_range dst,
                      struct ddprove_coll_range src, uint32_t after)
 {
-    return ddprove_coll_local(to, DDPROVE_COLL_COPY, 0, dst, src, after, NONE);
+    return ddprove_coll_local(to, DDPROVE_COLL_COPY, now, dst, src, after, NONE);
 }
 
 #endif

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The tests that ddpcore/README.md names exist, and every row either has one or says that nothing is there yet.
+# The tests that ddpcore/README.md names exist, and every row either has one or says that nothing is there yet; and each bug of
+# ddpcore/BUGS.md has a test that exists.
 # Usage: features.sh SOURCE
 set -u
 cd "$1" || exit 1
@@ -16,7 +17,8 @@ exists() { # NAME
         grep -rqs "CT_TEST(${case%%.*}, ${case#*.})" tests/unit
         ;;
     */*) [ -e "scenarios/$1.yaml" ] ;;
-    standin.* | package.* | guest.*) grep -rqs "NAME $1\b" tests --include=CMakeLists.txt || { [ "$1" = package.embed ] && [ -x tests/embed/run.sh ]; } ;;
+    suite.*) grep -qs "ddprove_add_suite(${1#suite.} " tests/suite/CMakeLists.txt ;;
+    standin.* | package.* | guest.* | torch.*) grep -rqs "NAME $1\b" tests --include=CMakeLists.txt || { [ "$1" = package.embed ] && [ -x tests/embed/run.sh ]; } ;;
     *) false ;;
     esac
 }
@@ -37,9 +39,22 @@ while IFS= read -r row; do
     done <"${TMPDIR:-/tmp}/shown.$$"
 done <"${TMPDIR:-/tmp}/features.$$"
 rm -f "${TMPDIR:-/tmp}/features.$$" "${TMPDIR:-/tmp}/shown.$$"
+bugs=$(sed -n '/^| bug | what/,$p' ddpcore/BUGS.md | sed '1,2d; /^$/d' | grep -c '^|')
+[ "$bugs" -ge 50 ] || fail "only $bugs bugs"
+sed -n '/^| bug | what/,$p' ddpcore/BUGS.md | sed '1,2d; /^$/d' >"${TMPDIR:-/tmp}/bugs.$$"
+while IFS= read -r row; do
+    bug=$(echo "$row" | awk -F'|' '{ print $2 }')
+    shown=$(echo "$row" | awk -F'|' '{ print $4 }' | grep -o '`[^`]*`' | tr -d '`')
+    [ -n "$shown" ] || fail "bug $bug: nothing shows it"
+    echo "$shown" >"${TMPDIR:-/tmp}/shown.$$"
+    while IFS= read -r name; do
+        [ -z "$name" ] || exists "$name" || fail "bug $bug: there is no $name"
+    done <"${TMPDIR:-/tmp}/shown.$$"
+done <"${TMPDIR:-/tmp}/bugs.$$"
+rm -f "${TMPDIR:-/tmp}/bugs.$$" "${TMPDIR:-/tmp}/shown.$$"
 # It must be able to fail.
 if exists no/such_scenario || exists 'unit_ddp clip.no_such_case' || exists package.no_such_test; then
     fail "anything exists"
 fi
-echo "$rows rows, $failures failures"
+echo "$rows rows, $bugs bugs, $failures failures"
 test "$failures" -eq 0

@@ -11,11 +11,12 @@ fail() {
     exit 1
 }
 
-# ranks COMMAND...: four of them, what they said in $out/0 to $out/3; fails if one does.
+# ranks COMMAND...: four of them, or $world, what they said in $out/0 to $out/3; fails if one does.
+world=4
 ranks() {
     pids=
-    for rank in 0 1 2 3; do
-        RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((18000 + $$ % 8000)) \
+    for rank in $(seq 0 $((world - 1))); do
+        RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=$world MASTER_ADDR=127.0.0.1 MASTER_PORT=$((18000 + $$ % 8000)) \
             "$@" >"$out/$rank" 2>&1 &
         pids="$pids $!"
     done
@@ -27,7 +28,7 @@ ranks() {
 # same: the last lines of all ranks have this field equal; prints it.
 last() { tail -n 1 "$out/$1" | awk '{ print $NF }'; }
 same() {
-    for rank in 1 2 3; do
+    for rank in $(seq 1 $((world - 1))); do
         [ "$(last "$rank")" = "$(last 0)" ] || fail "rank $rank has $(last "$rank"), rank 0 $(last 0)"
     done
     last 0
@@ -41,6 +42,13 @@ whole=$(same)
 awk '/first/ { first = $7 } /last/ { last = $7 } END { exit !(last < first / 4) }' "$out/0" || fail "loss: $(cat "$out/0")"
 ranks "$folder/core_trainer" 13 "$out/kept" || fail "13 steps: $(cat "$out"/?)"
 [ "$(same)" != "$whole" ] || fail "13 steps are as good as 40"
+cp "$out/kept" "$out/kept2"
+world=2
+ranks "$folder/core_trainer" 40 "$out/kept2" || fail "continued by two: $(cat "$out"/?)"
+[ "$(same)" != "$whole" ] || fail "two ranks train as four"
+world=4
+CORE_TRAINER_TCP=1 ranks "$folder/core_trainer" 40 || fail "over sockets: $(cat "$out"/?)"
+[ "$(same)" = "$whole" ] || fail "over sockets: $(same), in shared memory: $whole"
 ranks "$folder/core_trainer" 40 "$out/kept" || fail "continued: $(cat "$out"/?)"
 [ "$(same)" = "$whole" ] || fail "continued from step 13: $(same), uninterrupted: $whole"
 # A file that does not fit is refused, with its name and what is wrong.

@@ -55,28 +55,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
     struct harness_schedules schedules;
     char *text = calloc(size_bytes + 1, 1);
-    char *next = text;
+    struct ddp_err err = {""};
 
     DDP_ASSERT(text != NULL);
     if (size_bytes > 0) {
         memcpy(text, data, size_bytes);
     }
     harness_schedules_init(&schedules, ddp_mem_system());
-    while (next != NULL) {
-        struct harness_schedule schedule;
-        struct ddp_err err = {""};
-        char *end = strstr(next, "---\n");
-        const char *one = next;
-
-        if (end != NULL) {
-            *end = '\0';
-        }
-        next = end == NULL ? NULL : end + 4;
-        if (harness_schedule_parse(ddp_mem_system(), one, &schedule, &err) != DDP_OK) {
-            DDP_ASSERT(err.text[0] != '\0' && schedule.steps == NULL);
-        } else if (harness_schedules_add(&schedules, &schedule, &err) != DDP_OK) {
-            harness_schedule_fini(&schedule);
-        }
+    if (harness_schedules_read(&schedules, text, &err) != DDP_OK) {
+        DDP_ASSERT(err.text[0] != '\0');
     }
     DDP_ASSERT(harness_schedules_order(&schedules) == DDP_OK);
     for (size_t s = 0; s < schedules.set_count; s++) {

@@ -7,9 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 
-ROOM_BYTES = 8 << 30  # of memory: the runs' files take 2 GiB, and only a few of them are looked at
+import memory
 
 ddprove, scenarios, out, first_out = sys.argv[1:]
 
@@ -20,20 +19,9 @@ def traces(folder):
             for where, _, files in os.walk(folder) if "trace.txt" in files}
 
 
-def available_bytes():
-    """Of memory, for a file system in it; 0: there is none, or nobody says."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            lines = dict(line.split(":", 1) for line in file)
-        room = os.statvfs("/dev/shm")
-    except OSError:
-        return 0
-    return min(int(lines["MemAvailable"].split()[0]) << 10, room.f_bavail * room.f_frsize)
-
-
 shutil.rmtree(out, ignore_errors=True)
 os.makedirs(out)
-scratch = tempfile.mkdtemp(prefix="ddprove-", dir="/dev/shm" if available_bytes() >= ROOM_BYTES else out)
+scratch = memory.make(out)
 first_runs, second_runs = os.path.join(first_out, "a b", "runs"), os.path.join(scratch, "runs")
 with open(os.path.join(out, "log"), "w", encoding="utf-8") as log:
     code = subprocess.run([ddprove, "run", scenarios, "--driver", "sim", "-j", "1", "--out", second_runs],

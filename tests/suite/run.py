@@ -2,17 +2,21 @@
 
 Usage: run.py DDPROVE SCENARIOS OUT sim|proc
 
-In OUT: "a b/runs" (a folder with a space), r.json, r.xml, log, code (the exit code), bin/ddprove.
+In OUT: "a b/runs" (a folder with a space, in memory if there is room: see clean.py), r.json, r.xml, log, code (the exit code), bin/ddprove.
 """
 import os
 import shutil
 import subprocess
 import sys
 
+import memory
+
 ddprove, scenarios, out, driver = (os.path.abspath(arg) if at < 3 else arg for at, arg in enumerate(sys.argv[1:]))
+memory.remove(os.path.join(out, "a b"))
 shutil.rmtree(out, ignore_errors=True)
 os.makedirs(os.path.join(out, "bin"))
 os.chdir(out)
+memory.link(os.path.join(out, "a b"))
 os.symlink(ddprove, os.path.join("bin", "ddprove"))
 # On real processes most of the time is spent in waits.
 jobs = (os.cpu_count() or 1) * (2 if driver == "proc" else 1)

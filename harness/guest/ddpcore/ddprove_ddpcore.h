@@ -5,8 +5,8 @@
  *
  *   config.decorate = ddprove_core_watch;         (struct ddp_world_config, before ddp_world_open)
  *   ddprove_core_model(ddp, params, count);       after ddp_create
- *   ddprove_guest_step(step); ddprove_guest_batch(samples, count);          in each step
- *   ddprove_core_update_begin(&update); optimizer; ddprove_core_updated(&update);
+ *   ddprove_guest_step(step); ddprove_core_next(&batches, ...);     in each step, for
+ * ddp_loader_next ddprove_core_update_begin(&update); optimizer; ddprove_core_updated(&update);
  *   ddprove_guest_detach();                       at the good end
  *
  * Data that the host cannot read (a GPU's) is not judged: then only the calls themselves are. */
@@ -17,6 +17,7 @@
 
 #include "ddpcore/collective/collective.h"
 #include "ddpcore/ddp/ddp.h"
+#include "ddpcore/ddp/loader.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,6 +32,19 @@ DDP_MUST_USE ddp_status ddprove_core_watch(void *name, struct ddp_coll *inner,
 /* Which parameters travel in which bucket. Whenever the buckets change, again. Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status ddprove_core_model(const struct ddp *ddp, struct ddp_mem *mem,
                                            const struct ddp_param *params, size_t param_count);
+
+/* The batches of a loader. batch, is_again: zeros at first. */
+struct ddprove_core_batches {
+    struct ddp_loader *loader;
+    struct ddp_env *env;
+    struct ddp_loader_batch batch;
+    bool is_again; /* by a fault it comes once more */
+};
+/* ddp_loader_next: the batch's samples are told, and of each epoch how many there are. A fault at
+ * data/next makes the loader lose a batch, or repeat one the next time. Errors: the loader's, and
+ * E_NOMEM. */
+DDP_MUST_USE ddp_status ddprove_core_next(struct ddprove_core_batches *batches,
+                                          uint64_t deadline_ns, struct ddp_loader_batch *out);
 
 /* An update of all parameters by one optimizer. Nothing is told of memory that the host cannot
  * read. */

@@ -105,3 +105,56 @@ ddp_status ddprove_core_updated(const struct ddprove_core_update *update)
     return is_readable(update) && ddprove_guest_asks_updated() ? tell(update, ddprove_guest_updated)
                                                                : DDP_OK;
 }
+
+/* Of an epoch that a loader has begun, or goes on with: samples that were used before are left out.
+ */
+static void tell_epoch(const struct ddp_loader *loader, uint64_t number)
+{
+    const struct ddp_sampler_config *sampler = ddp_loader_sampler(loader);
+    const uint64_t dealt = ddp_sampler_count(sampler) * (uint64_t)sampler->world_size;
+    const uint64_t left = sampler->sample_count - sampler->first;
+    const struct ddprove_guest_epoch epoch = {.size_bytes = sizeof epoch,
+                                              .number = number,
+                                              .sample_count = sampler->sample_count,
+                                              .padded = dealt > left ? dealt - left : 0,
+                                              .dropped = sampler->first +
+                                                         (dealt < left ? left - dealt : 0)};
+
+    ddprove_guest_epoch(&epoch);
+}
+
+static ddp_status tell_batch(struct ddp_mem *mem, const struct ddp_loader_batch *batch)
+{
+    uint64_t *numbers = ddp_mem_array(mem, batch->rows, sizeof(*numbers));
+
+    if (numbers == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (size_t i = 0; i < batch->rows; i++) {
+        numbers[i] = batch->samples[i];
+    }
+    ddprove_guest_batch(numbers, batch->rows);
+    ddp_mem_free(mem, numbers);
+    return DDP_OK;
+}
+
+ddp_status ddprove_core_next(struct ddprove_core_batches *batches, uint64_t deadline_ns,
+                             struct ddp_loader_batch *out)
+{
+    struct ddp_env *env = batches->env;
+    struct ddprove_guest_place next = {.size_bytes = sizeof next,
+                                       .point = DDPROVE_GUEST_POINT_DATA_NEXT};
+    const int times = ddprove_guest_pass(&next);
+    const int given = batches->is_again ? 0 : times == 0 ? 2 : 1;
+
+    for (int i = 0; i < given; i++) {
+        DDP_TRY(
+            ddp_loader_next(batches->loader, env->idle, env->clock, deadline_ns, &batches->batch));
+        if (batches->batch.index == 0 && batches->batch.rows > 0) {
+            tell_epoch(batches->loader, batches->batch.epoch);
+        }
+    }
+    batches->is_again = times > 1 && batches->batch.rows > 0;
+    *out = batches->batch;
+    return out->rows > 0 ? tell_batch(env->mem, out) : DDP_OK;
+}

@@ -48,6 +48,13 @@ static void check_files(struct ddp_files *files, const char *folder)
     CT_CHECK_OK(files->ops->sync(files, handle, NULL));
     CT_CHECK_OK(files->ops->close(files, handle, NULL));
     check_content(files, a, "hello world");
+    CT_REQUIRE_OK(files->ops->append(files, b, &handle, NULL)); /* it is not there yet */
+    CT_CHECK_OK(files->ops->write(files, handle, "one", 3, &written, NULL));
+    CT_CHECK_OK(files->ops->close(files, handle, NULL));
+    CT_REQUIRE_OK(files->ops->append(files, b, &handle, NULL));
+    CT_CHECK_OK(files->ops->write(files, handle, " two", 4, &written, NULL));
+    CT_CHECK_OK(files->ops->close(files, handle, NULL));
+    check_content(files, b, "one two");
     CT_CHECK_OK(ddp_files_write_whole(files, b, "old", 3, NULL));
     CT_CHECK_OK(files->ops->rename(files, a, b, NULL));
     check_missing(files, a);

@@ -196,10 +196,10 @@ CT_TEST(loader, survives_exhaustion)
 }
 
 /* Counts what `steps` batches of each rank of a world hold, from `state` on; the state after it. */
-static struct ddp_loader_state run_world(uint32_t world, struct ddp_loader_state state,
-                                         uint64_t steps, bool is_last, uint32_t *seen)
+static struct ddp_sampler_state run_world(uint32_t world, struct ddp_sampler_state state,
+                                          uint64_t steps, bool is_last, uint32_t *seen)
 {
-    struct ddp_loader_state after = {0};
+    struct ddp_sampler_state after = {0};
 
     for (uint32_t rank = 0; rank < world; rank++) {
         struct fixture f = {0};
@@ -235,7 +235,7 @@ CT_TEST(loader, other_worlds_lose_and_repeat_nothing)
 
     for (size_t c = 0; c < sizeof(worlds) / sizeof(worlds[0]); c++) {
         uint32_t seen[SAMPLES] = {0};
-        struct ddp_loader_state state = {.epoch = 6};
+        struct ddp_sampler_state state = {.epoch = 6};
 
         state = run_world(worlds[c][0], state, 3, false, seen);
         CT_CHECK(state.epoch == 6 && state.used == (size_t)3 * ROWS * worlds[c][0]);

@@ -243,6 +243,33 @@ CT_TEST(device_observer, layers_touch_their_operands)
     observer_bench_close(&f);
 }
 
+/* Two more of them; allocations 0 to 5. */
+CT_TEST(device_observer, standardizing_touches_its_operands)
+{
+    const struct ddp_layer_ops *layers;
+    struct observer_bench f;
+    struct ddp_column_sums sums = {.row_count = 4.0F};
+    float *m[6];
+
+    CT_REQUIRE(observer_bench_open(&f, true));
+    layers = f.device->layers;
+    for (size_t i = 0; i < 6; i++) {
+        m[i] = observer_bench_alloc(&f, ELEMS);
+    }
+    f.read_count += 6;
+    sums.sum = m[4];
+    sums.dot = m[5];
+    TOUCHES(layers->standardize_columns(f.device, NULL, m[0], m[1], m[2], m[3], 2, 3),
+            "r1:0+24 r2:0+12 r3:0+12 w0:0+24");
+    TOUCHES(
+        layers->standardize_columns_backward(f.device, NULL, m[0], m[1], m[2], m[3], &sums, 2, 3),
+        "r1:0+24 r2:0+24 r3:0+12 r4:0+12 r5:0+12 w0:0+24");
+    for (size_t i = 0; i < 6; i++) {
+        observer_bench_free(&f, m[i]);
+    }
+    observer_bench_close(&f);
+}
+
 /* SKIP forgets a wait and says OK; FAIL fails it. Neither is recorded. */
 CT_TEST(device_observer, a_wait_can_be_forgotten)
 {

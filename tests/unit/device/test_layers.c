@@ -160,6 +160,54 @@ CT_TEST(layers, normalize_columns)
     bench_close(&bench);
 }
 
+/* Each element by its column's numbers, which are of more rows than these. */
+static void check_standardized(struct bench *bench, size_t rows, size_t columns,
+                               struct ddp_prng *prng)
+{
+    const struct ddp_layer_ops *layers = bench->device->layers;
+    const double row_count = 2.0 * (double)rows + 3.0;
+    struct layers_tensor x = layers_tensor(bench, A, rows * columns, prng);
+    struct layers_tensor y = layers_tensor(bench, B, rows * columns, prng);
+    struct layers_tensor mean = layers_tensor(bench, C, columns, prng);
+    struct layers_tensor inverse = layers_tensor(bench, D, columns, prng);
+    struct layers_tensor sums = layers_tensor(bench, E, 2 * columns, prng);
+    struct layers_tensor dy = layers_tensor(bench, F, rows * columns, prng);
+    struct layers_tensor dx = layers_tensor(bench, G, rows * columns, prng);
+
+    CT_CHECK_OK(layers->standardize_columns(bench->device, NULL, y.device, x.device, mean.device,
+                                            inverse.device, rows, columns));
+    CT_CHECK_OK(layers->standardize_columns_backward(
+        bench->device, NULL, dx.device, dy.device, y.device, inverse.device,
+        &(struct ddp_column_sums){sums.device, sums.device + columns, (float)row_count}, rows,
+        columns));
+    (void)layers_pull(bench, B);
+    (void)layers_pull(bench, G);
+    for (size_t i = 0; i < rows * columns; i++) {
+        const size_t o = i % columns;
+        const double part = (double)sums.host[o] / row_count;
+        const double slope = (double)sums.host[columns + o] / row_count;
+
+        LAYERS_NEAR(y.host[i], ((double)x.host[i] - (double)mean.host[o]) * (double)inverse.host[o],
+                    8.0 * U);
+        LAYERS_NEAR(dx.host[i],
+                    (double)inverse.host[o] *
+                        ((double)dy.host[i] - part - (double)y.host[i] * slope),
+                    16.0 * U);
+    }
+}
+
+CT_TEST(layers, standardize_columns)
+{
+    struct ddp_prng prng = ddp_prng_make(13, "test/standardize");
+    struct bench bench;
+
+    LAYERS_OPEN(&bench);
+    for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
+        check_standardized(&bench, shapes[s][0], shapes[s][1], &prng);
+    }
+    bench_close(&bench);
+}
+
 /* From far below to far above 0: the exponential within 2 ulp and ten roundings. What is beyond the
  * range of the exponential is 0 or x. NaN stays, infinities go to their limits. */
 CT_TEST(layers, gelu)

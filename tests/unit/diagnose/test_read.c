@@ -180,4 +180,7 @@ CT_TEST(diagnose_read, refuses_in_one_line_with_a_remedy)
         "rank_1.json", "{\"version\": \"2.10\", \"ent",
         "rank_1.json: line 1, column 24: JSON that cannot be read (premature end of input "
         "near '\"ent'); if it was cut short, dump it again or name the pickle");
+    check_refused("rank_0", "{\"version\": \"2\\n10\", \"entries\": []}",
+                  "rank_0: a Flight Recorder dump of version \"2 10\"; 2.1 to 2.10 are known, so "
+                  "dump it with PyTorch 2.3 or later");
 }

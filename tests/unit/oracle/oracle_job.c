@@ -104,8 +104,7 @@ static void write_schedules(struct oracle_job *job, size_t count)
     (void)snprintf(path, sizeof(path), "%s/schedules", job->run_dir);
     (void)mkdir(path, 0700);
     for (unsigned r = 0; r < ORACLE_JOB_RANKS; r++) {
-        (void)snprintf(path, sizeof(path), "%s/schedules/all_reduce.ring.n%zu.f32.root0.r%u.txt",
-                       job->run_dir, count, r);
+        (void)snprintf(path, sizeof(path), "%s/schedules/n%zu.r%u.txt", job->run_dir, count, r);
         file = fopen(path, "w");
         DDP_ASSERT(file != NULL);
         /* Rank 1 sends to rank 0, which adds and sends back: out = in0 + in1. */
@@ -115,9 +114,9 @@ static void write_schedules(struct oracle_job *job, size_t count)
                       r, count);
         (void)fprintf(file,
                       r == 0 ? "0 round=0 recv_reduce peer=1 dst=out:0+%zu deps=\n"
-                               "1 round=1 send peer=1 src=out:0+%zu deps=0\n"
+                               "1 round=1 send peer=1 src=out:0+%zu deps=0\nend\n"
                              : "0 round=0 send peer=0 src=out:0+%zu deps=\n"
-                               "1 round=1 recv peer=0 dst=out:0+%zu deps=0\n",
+                               "1 round=1 recv peer=0 dst=out:0+%zu deps=0\nend\n",
                       count, count);
         (void)fclose(file);
     }
@@ -375,7 +374,8 @@ static bool prepare(struct oracle_job *job)
     job->params = tables.params;
     job->param_count = tables.param_count;
     model = (struct harness_tables){
-        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
+        tables.params, tables.param_count, tables.buffers,         tables.buffer_count, NULL,
+        NULL,          tables.batch_norms, tables.batch_norm_count};
     if (harness_program_build(job->mem, &job->plan, &model, NULL, &job->program) != DDP_OK) {
         return false;
     }

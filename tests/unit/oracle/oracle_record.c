@@ -169,6 +169,7 @@ void oracle_job_write_schedule(const struct oracle_job *job, const struct harnes
                           "1 round=0 recv peer=%u dst=s1:0+1 deps=\n",
                           1 - r, 1 - r);
         }
+        (void)fputs("end\n", file);
         (void)fclose(file);
     }
 }

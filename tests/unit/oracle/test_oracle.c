@@ -432,15 +432,14 @@ CT_TEST(oracle, losing_schedule_is_proven_and_out_of_bounds)
         char path[256];
         FILE *file;
 
-        (void)snprintf(path, sizeof(path), "%s/schedules/all_reduce.ring.n%zu.f32.root0.r0.txt",
-                       job.run_dir, count);
+        (void)snprintf(path, sizeof(path), "%s/schedules/n%zu.r0.txt", job.run_dir, count);
         file = fopen(path, "w");
         CT_REQUIRE(file != NULL);
         (void)fprintf(file,
                       "schedule 1 kind=all_reduce algorithm=ring rank=0 size=2 count=%zu "
                       "dtype=f32 root=0 in_place=1\n"
                       "0 round=0 recv peer=1 dst=out:0+%zu deps=\n"
-                      "1 round=1 send peer=1 src=out:0+%zu deps=0\n",
+                      "1 round=1 send peer=1 src=out:0+%zu deps=0\nend\n",
                       count, count, count);
         (void)fclose(file);
     }

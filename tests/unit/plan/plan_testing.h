@@ -26,7 +26,7 @@ static inline void make_mlp(struct ddp_param params[MLP_PARAM_COUNT])
 static inline ddp_status build_program(const struct harness_plan *plan, struct ddp_param *params,
                                        size_t param_count, struct harness_program *out)
 {
-    const struct harness_tables model = {params, param_count, NULL, 0, NULL, NULL};
+    const struct harness_tables model = {params, param_count, NULL, 0, NULL, NULL, NULL, 0};
 
     return harness_program_build(ddp_mem_system(), plan, &model, NULL, out);
 }

@@ -8,7 +8,7 @@ static void check_program(const struct harness_plan *plan, size_t buffer_elem_co
         .name = "seen", .dtype = DDP_DTYPE_F32, .elem_count = buffer_elem_count};
     struct ddp_param params[MLP_PARAM_COUNT];
     const struct harness_tables model = {
-        params, MLP_PARAM_COUNT, &buffer, buffer_elem_count > 0 ? 1 : 0, NULL, NULL};
+        params, MLP_PARAM_COUNT, &buffer, buffer_elem_count > 0 ? 1 : 0, NULL, NULL, NULL, 0};
     struct harness_program program;
     struct ddp_text text;
     const char *body;
@@ -171,8 +171,8 @@ CT_TEST(program, broadcasts_buffers_by_type)
     struct harness_plan plan = make_plan(2, 1, 1);
     struct ddp_param params[MLP_PARAM_COUNT];
     struct ddp_buffer buffers[BUFFER_COUNT];
-    const struct harness_tables model = {params, MLP_PARAM_COUNT, buffers, BUFFER_COUNT, NULL,
-                                         NULL};
+    const struct harness_tables model = {
+        params, MLP_PARAM_COUNT, buffers, BUFFER_COUNT, NULL, NULL, NULL, 0};
     struct harness_program program;
     uint64_t elem_count[2] = {0, 0};
 
@@ -225,7 +225,7 @@ CT_TEST(program, survives_exhausted_memory)
 {
     struct harness_plan plan = make_plan(2, 40, 1);
     struct ddp_param params[MLP_PARAM_COUNT];
-    const struct harness_tables model = {params, MLP_PARAM_COUNT, NULL, 0, NULL, NULL};
+    const struct harness_tables model = {params, MLP_PARAM_COUNT, NULL, 0, NULL, NULL, NULL, 0};
     ddp_status status = DDP_E_NOMEM;
     uint64_t failures = 0;
 

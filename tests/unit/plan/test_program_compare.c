@@ -165,7 +165,7 @@ CT_TEST(program_compare, knows_the_steps_before_the_first_and_after_the_last)
     struct harness_plan plan = make_plan(2, 1, 1);
     struct ddp_param params[MLP_PARAM_COUNT];
     const struct ddp_buffer buffer = {.name = "seen", .dtype = DDP_DTYPE_F32, .elem_count = 5};
-    const struct harness_tables model = {params, MLP_PARAM_COUNT, &buffer, 1, NULL, NULL};
+    const struct harness_tables model = {params, MLP_PARAM_COUNT, &buffer, 1, NULL, NULL, NULL, 0};
     struct harness_program program;
     uint64_t last;
 

@@ -54,7 +54,8 @@ ddp_status proc_test_run(struct proc_test *test)
     job->params = tables.params;
     job->param_count = tables.param_count;
     model = (struct harness_tables){
-        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
+        tables.params, tables.param_count, tables.buffers,         tables.buffer_count, NULL,
+        NULL,          tables.batch_norms, tables.batch_norm_count};
     DDP_TRY(harness_program_build(job->mem, &job->plan, &model, NULL, &job->program));
     job->is_run = true;
     return harness_proc_driver()->run(job->mem, &job->config, &job->trace, &job->err);

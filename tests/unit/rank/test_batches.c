@@ -13,6 +13,7 @@ static void compare(const struct ref_shard_config *config)
                                                    .rank = rank,
                                                    .world_size = config->world_size,
                                                    .is_shuffled = config->is_shuffled,
+                                                   .drop_last = config->drop_last,
                                                    .seed = config->seed,
                                                    .shard_size = config->shard_size};
         struct ref_shard_cursor cursor;
@@ -21,6 +22,11 @@ static void compare(const struct ref_shard_config *config)
         CT_REQUIRE_OK(ref_shard_cursor_init(&cursor, config, ddp_mem_system()));
         CT_REQUIRE_OK(harness_batches_init(&batches, ddp_mem_system(), &sampler,
                                            config->batch_rows[rank], config->is_one_epoch));
+        if (config->start.index > 0) {
+            const struct ddp_sampler_state state = {config->start.epoch, config->start.used};
+
+            CT_REQUIRE_OK(harness_batches_go_on(&batches, config->start.index, &state));
+        }
         for (uint64_t i = 0; i < INDEX_MAX; i++) {
             /* Back and forth between epochs, as a restored run may begin anywhere. */
             const uint64_t index = i * 5 % INDEX_MAX;
@@ -48,6 +54,7 @@ CT_TEST(batches, are_the_references)
             .world_size = 1 + variant / 4 % WORLD_MAX,
             .is_shuffled = variant % 2 == 1,
             .is_one_epoch = variant / 2 % 2 == 1,
+            .drop_last = variant / (4 * WORLD_MAX) % 3 == 1,
             .seed = 11,
             .batch_rows = rows,
         };
@@ -55,6 +62,68 @@ CT_TEST(batches, are_the_references)
         for (uint32_t r = 0; r < WORLD_MAX; r++) {
             rows[r] = 1 + (variant / (4 * WORLD_MAX * 12) * 2 + r) % ROWS_MAX;
         }
+        compare(&config);
+    }
+}
+
+/* A run that another number of ranks goes on with, wherever it stopped, padded and cut: the state
+ * that the first one's ranks agree on, and what follows; between both, every sample of the epoch
+ * once, but for what pads it or is cut off. */
+CT_TEST(batches, go_on_with_other_ranks)
+{
+    enum { SAMPLES = 47, ROWS = 3 };
+    const size_t rows[] = {ROWS, ROWS, ROWS, ROWS, ROWS};
+
+    for (uint32_t variant = 0; variant < WORLD_MAX * WORLD_MAX * 2 * 4; variant++) {
+        const uint32_t before = 1 + variant % WORLD_MAX,
+                       after = 1 + variant / WORLD_MAX % WORLD_MAX;
+        const uint64_t stop = 1 + variant / (WORLD_MAX * WORLD_MAX * 2);
+        unsigned seen[SAMPLES] = {0}, lost = 0, again = 0;
+        struct ref_shard_config config = {.sample_count = SAMPLES,
+                                          .world_size = after,
+                                          .is_shuffled = true,
+                                          .drop_last = variant / (WORLD_MAX * WORLD_MAX) % 2 == 1,
+                                          .seed = 11,
+                                          .batch_rows = rows};
+
+        for (uint32_t r = 0; r < before + after; r++) {
+            const bool is_before = r < before;
+            const struct ddp_sampler_config sampler = {.sample_count = SAMPLES,
+                                                       .rank = is_before ? r : r - before,
+                                                       .world_size = is_before ? before : after,
+                                                       .is_shuffled = true,
+                                                       .drop_last = config.drop_last,
+                                                       .seed = 11};
+            struct harness_batches batches;
+            struct ddp_sampler_state state;
+
+            CT_REQUIRE_OK(harness_batches_init(&batches, ddp_mem_system(), &sampler, ROWS, false));
+            state = harness_batches_state(&batches, stop);
+            if (is_before) {
+                config.start = (struct ref_shard_start){stop, state.epoch, state.used};
+                CT_CHECK(state.epoch > 0 || state.used == stop * ROWS * before);
+            } else {
+                state = (struct ddp_sampler_state){config.start.epoch, config.start.used};
+                CT_REQUIRE_OK(harness_batches_go_on(&batches, stop, &state));
+            }
+            for (uint64_t i = is_before ? 0 : stop; is_before ? i < stop : state.epoch == 0; i++) {
+                uint32_t *samples;
+                size_t count;
+
+                CT_REQUIRE_OK(harness_batches_take(&batches, i, &samples, &count));
+                for (size_t k = 0; k < count && batches.epoch == 0; k++) {
+                    seen[samples[k]]++;
+                }
+                state = is_before ? state : harness_batches_state(&batches, i + 1);
+            }
+            harness_batches_fini(&batches);
+        }
+        for (size_t i = 0; i < SAMPLES; i++) {
+            lost += seen[i] == 0 ? 1 : 0;
+            again += seen[i] > 1 ? seen[i] - 1 : 0;
+        }
+        CT_CHECK(config.drop_last ? again == 0 && lost < (before > after ? before : after)
+                                  : lost == 0 && again < (before > after ? before : after));
         compare(&config);
     }
 }

@@ -342,7 +342,12 @@ CT_TEST(probe, every_all_reduce_is_measured_as_declared)
     check_worlds(2, 5);
 }
 
+/* AddressSanitizer makes it eight times as slow, and what it could find it finds in one world. */
 CT_TEST(probe, larger_worlds_are_measured_as_declared)
 {
+#ifdef __SANITIZE_ADDRESS__
+    check_worlds(7, 7);
+#else
     check_worlds(6, 8);
+#endif
 }

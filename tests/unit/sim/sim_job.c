@@ -89,7 +89,8 @@ static ddp_status build_program(struct sim_job *job)
     job->params = tables.params;
     job->param_count = tables.param_count;
     model = (struct harness_tables){
-        tables.params, tables.param_count, tables.buffers, tables.buffer_count, NULL, NULL};
+        tables.params, tables.param_count, tables.buffers,         tables.buffer_count, NULL,
+        NULL,          tables.batch_norms, tables.batch_norm_count};
     if (job->plan.job.join.is_set) {
         ref.shard.sample_count = 1797;
         batch_count = ddp_mem_array(job->mem, job->plan.job.ranks, sizeof batch_count[0]);

@@ -231,3 +231,33 @@ CT_TEST(oracle_residual, noise_is_corrupted)
     CT_CHECK_EQ_U64(f.residual.differ_count, 2);
     CT_CHECK_EQ_I64(f.residual.bit, -1);
 }
+
+/* The same factor in two tensors: each says within which limits it lies, and they have some in
+ * common; one value alone goes along. */
+CT_TEST(oracle_residual, one_factor_in_several)
+{
+    struct fixture a, b, one, other;
+
+    fill(&a);
+    fill(&b);
+    fill(&one);
+    fill(&other);
+    for (int i = 0; i < COUNT; i++) { /* divided by 2, where 3 was due */
+        a.got[i] = a.raw[i] * 0.5f;
+        b.raw[i] = b.before[i];
+        b.expected[i] = b.raw[i] * (1.0f / 3.0f);
+        b.got[i] = b.raw[i] * 0.5f;
+        other.got[i] = other.expected[i] * 1.25f;
+    }
+    one.input.count = 1;
+    one.got[0] = one.raw[0] * 0.5f;
+    CT_CHECK_STR(classify(&a), "VALUE.SCALED");
+    CT_CHECK_STR(classify(&b), "VALUE.SCALED");
+    CT_CHECK_STR(classify(&one), "VALUE.CORRUPTED");
+    CT_CHECK_STR(classify(&other), "VALUE.SCALED");
+    CT_CHECK(harness_residual_is_one_factor(&a.residual, &b.residual));
+    CT_CHECK(harness_residual_is_one_factor(&one.residual, &a.residual));
+    CT_CHECK(!harness_residual_is_one_factor(&one.residual, &one.residual));
+    CT_CHECK(!harness_residual_is_one_factor(&other.residual, &a.residual));
+    CT_CHECK(!harness_residual_is_one_factor(&other.residual, &one.residual));
+}

@@ -227,6 +227,48 @@ CT_TEST(oracle_schedule, broken_text_is_refused)
     }
 }
 
+#define ALONE(in_place, name)                    \
+    "schedule 1 kind=all_reduce algorithm=" name \
+    " rank=0 size=1 count=4 dtype=f32 root=0 in_place=" in_place "\n"
+#define COPY "0 round=0 copy src=in:0+4 dst=out:0+4 deps=\n"
+
+/* A file holds schedules one behind the other. A last one that was not finished is left out, one
+ * that was made again is the same, and a different one of the same rank is refused. */
+CT_TEST(oracle_schedule, file_of_several)
+{
+    static const struct {
+        const char *text;
+        size_t set_count;
+        ddp_status status;
+        const char *says;
+    } cases[] = {
+        {"", 0, DDP_OK, ""},
+        {ALONE("1", "a") "end\n" ALONE("0", "b") COPY "end\n", 2, DDP_OK, ""},
+        {ALONE("1", "a") "end\n" ALONE("0", "b") COPY, 1, DDP_OK, ""},
+        {ALONE("1", "a") "end\n" ALONE("0", "b") COPY "en", 1, DDP_OK, ""},
+        {ALONE("1", "a") "end\nsched", 1, DDP_OK, ""},
+        {ALONE("1", "a") "end\n" ALONE("1", "a") "end\n", 1, DDP_OK, ""},
+        {ALONE("1", "a") "end\n" ALONE("0", "a") COPY "end\n", 1, DDP_OK, ""},
+        {ALONE("0", "a") COPY "end\n" ALONE("0", "a") "end\n", 1, DDP_E_INVALID,
+         "schedule 2: rank 0 has two different schedules for it"},
+        {ALONE("1", "a") "end\nend\n", 1, DDP_E_PARSE, "schedule 2: the schedule is empty"},
+        {ALONE("1", "a") "end\n" COPY "end\n", 1, DDP_E_PARSE, "schedule 2: line 1: "},
+        {ALONE("1", "a") ALONE("1", "b") "end\n", 0, DDP_E_PARSE, "schedule 1: line 2: "},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct harness_schedules schedules;
+        struct ddp_err err = {""};
+
+        harness_schedules_init(&schedules, ddp_mem_system());
+        CT_CHECK_STATUS(harness_schedules_read(&schedules, cases[i].text, &err), cases[i].status);
+        CT_CHECK(strncmp(err.text, cases[i].says, strlen(cases[i].says)) == 0);
+        CT_CHECK_EQ_U64(schedules.set_count, cases[i].set_count);
+        CT_CHECK_OK(harness_schedules_order(&schedules));
+        harness_schedules_fini(&schedules);
+    }
+}
+
 /* The judge's 16-bit floats agree with the core's on every bit pattern, both ways. */
 CT_TEST(oracle_arith, sixteen_bit_floats_round_like_the_cores)
 {

@@ -132,7 +132,8 @@ static void state_test_init(struct state_test *test)
         .name = "weight", .data = test->weight, .elem_count = 6, .ndim = 2, .shape = {2, 3}};
     test->tensors[1] = (struct ddp_param){
         .name = "bias", .data = test->bias, .elem_count = 2, .ndim = 1, .shape = {2}};
-    test->state = (struct ddp_world_state){test->tensors, 2, 17};
+    test->state =
+        (struct ddp_world_state){.tensors = test->tensors, .tensor_count = 2, .steps_done = 17};
     (void)snprintf(test->path, sizeof(test->path), "/tmp/ddprove_test_world.%d", (int)getpid());
 }
 

@@ -78,7 +78,8 @@ def _done(entry, future):
 
 
 def _redop(name, boxed):
-    """What is computed, as the guest library numbers it. Where C++ does not say (2.7), the reducer adds."""
+    """What is computed, as the guest library numbers it. Where C++ does not say (2.7), the reducer adds, also for a rank
+    that has no more samples."""
     from torch.distributed import ReduceOp
 
     if name not in forms.REDUCES:
@@ -87,7 +88,7 @@ def _redop(name, boxed):
     if op is None and hasattr(ReduceOp, "unbox"):
         op = ReduceOp.unbox(boxed)
     if op is None:
-        return library.REDOPS.index("sum" if _graph_task() is not None else "user")
+        return library.REDOPS.index("sum" if _graph_task() is not None or ddp.is_matching() else "user")
     return _number_of(getattr(op, "op", op))
 
 

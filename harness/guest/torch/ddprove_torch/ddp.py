@@ -91,6 +91,11 @@ def delays_sums():
     return any(w.is_delaying for w in modules())
 
 
+def is_matching():
+    """A rank that has no more samples makes the sums of the others."""
+    return bool(_matching)
+
+
 def bucket_of(shape, task):
     """Whose bucket's sum this is, as the numbers of the module and of the bucket; None: it is none, or not known."""
     if _hooked:

@@ -1,0 +1,73 @@
+/* A rank that leaves an update out posts what the others post, a step behind. */
+#include <string.h>
+
+#include "tests/ct.h"
+#include "tests/unit/watch/fake_rank.h"
+
+enum { MS = 1000000 };
+
+/* Steps of three calls. In step AT rank 0 posts these more, or leaves the update out: then all
+ * that it posts is a step behind from there on. */
+static void train_with(struct fake_job *job, uint32_t ranks, const uint32_t *more, uint32_t count,
+                       bool is_update_less)
+{
+    enum { AT = 6 };
+
+    fake_job_begin(job, ranks);
+    for (uint32_t s = 0; s <= AT + 1; s++) {
+        for (uint32_t r = 0; r < ranks; r++) {
+            fake_step(job, r, s - (r == 0 && s > AT && is_update_less));
+            for (uint32_t c = 0; c < 3; c++) {
+                fake_post(job, r, 0, 100 - 10 * (uint64_t)c, 1 + c);
+            }
+            for (uint32_t c = 0; s == AT && r == 0 && c < count; c++) {
+                fake_post(job, r, 0, 100 - 10 * (uint64_t)more[c], 1 + more[c]);
+            }
+        }
+    }
+}
+
+/* The same calls in the same order, an update less between them. */
+CT_TEST(update_less, left_out)
+{
+    for (uint32_t ranks = 2; ranks <= 4; ranks += 2) {
+        const struct harness_finding *finding;
+        struct fake_job job;
+
+        train_with(&job, ranks, NULL, 0, true);
+        fake_look(&job, 0);
+        finding = fake_only(&job, HARNESS_VERDICT_VALUE_STALE, "0");
+        CT_CHECK_EQ_I64(finding->step, 6);
+        CT_CHECK(strstr(finding->text, "it left an update out") != NULL);
+        fake_job_close(&job);
+    }
+}
+
+/* A call more, which looks like the next step's first one, is none. */
+CT_TEST(update_less, the_next_call_too_early)
+{
+    static const uint32_t more[] = {0};
+    struct fake_job job;
+
+    train_with(&job, 2, more, 1, false);
+    fake_look(&job, 0);
+    fake_only(&job, HARNESS_VERDICT_MISMATCH_EXTRA, "0");
+    fake_job_close(&job);
+}
+
+/* What follows is awaited, as long as the ranks go on; then nobody knows. */
+CT_TEST(update_less, an_update_left_out_or_a_call_more)
+{
+    struct fake_job job;
+
+    train_with(&job, 2, NULL, 0, false);
+    for (uint32_t r = 0; r < 2; r++) {
+        fake_step(&job, r, 8 - r);
+        fake_post(&job, r, 0, 100, 1);
+    }
+    CT_CHECK_EQ_U64(fake_look(&job, 0), 0);
+    CT_CHECK_EQ_U64(fake_look(&job, 500 * MS), 0);
+    fake_look(&job, 600 * MS);
+    fake_only(&job, HARNESS_VERDICT_MISMATCH_EXTRA, "1");
+    fake_job_close(&job);
+}
