@@ -153,6 +153,14 @@ ddp_status ref_tape_add_node(struct ref_tape *tape, const struct ref_node *node)
     return DDP_OK;
 }
 
+ddp_status ref_tape_add_op(struct ref_tape *tape, struct ref_node *node, size_t rows,
+                           size_t columns, size_t *out)
+{
+    DDP_TRY(ref_tape_add_value(tape, rows, columns, true, out));
+    node->out = *out;
+    return ref_tape_add_node(tape, node);
+}
+
 void ref_tape_check_vector(const struct ref_tape *tape, size_t index, size_t columns)
 {
     DDP_ASSERT(index < tape->param_count && tape->params[index].dtype == DDP_DTYPE_F32);
@@ -199,6 +207,7 @@ ddp_status ref_tape_linear(struct ref_tape *tape, size_t x, size_t weight, size_
 {
     struct ddp_device *device = tape->device;
     const struct ref_value in = *ref_tape_value(tape, x);
+    struct ref_node node = ref_node_of(ref_tape_linear_backward, x);
     size_t outputs = tape->params[weight].shape[0];
     struct ddp_gemm gemm = {.transpose_b = true, /* y(BxO) = x(BxI) * W(OxI)^T */
                             .m = in.rows,
@@ -212,13 +221,9 @@ ddp_status ref_tape_linear(struct ref_tape *tape, size_t x, size_t weight, size_
     if (bias != REF_NONE) {
         ref_tape_check_vector(tape, bias, outputs);
     }
-    DDP_TRY(ref_tape_add_value(tape, in.rows, outputs, true, out));
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = ref_tape_linear_backward,
-                                                       .x = x,
-                                                       .y = REF_NONE,
-                                                       .out = *out,
-                                                       .weight = weight,
-                                                       .bias = bias}));
+    node.weight = weight;
+    node.bias = bias;
+    DDP_TRY(ref_tape_add_op(tape, &node, in.rows, outputs, out));
     if (tape->is_dry) {
         return DDP_OK;
     }
@@ -234,14 +239,9 @@ ddp_status ref_tape_linear(struct ref_tape *tape, size_t x, size_t weight, size_
 ddp_status ref_tape_relu(struct ref_tape *tape, size_t x, size_t *out)
 {
     const struct ref_value in = *ref_tape_value(tape, x);
+    struct ref_node node = ref_node_of(ref_tape_relu_backward, x);
 
-    DDP_TRY(ref_tape_add_value(tape, in.rows, in.columns, true, out));
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = ref_tape_relu_backward,
-                                                       .x = x,
-                                                       .y = REF_NONE,
-                                                       .out = *out,
-                                                       .weight = REF_NONE,
-                                                       .bias = REF_NONE}));
+    DDP_TRY(ref_tape_add_op(tape, &node, in.rows, in.columns, out));
     if (tape->is_dry) {
         return DDP_OK;
     }
@@ -254,16 +254,13 @@ static ddp_status scale(struct ref_tape *tape, size_t x, size_t weight, size_t b
 {
     const struct ddp_math_ops *math = tape->device->math;
     const struct ref_value in = *ref_tape_value(tape, x);
+    struct ref_node node = ref_node_of(ref_tape_scale_backward, x);
     float *y;
 
     ref_tape_check_vector(tape, weight, in.columns);
-    DDP_TRY(ref_tape_add_value(tape, in.rows, in.columns, true, out));
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = ref_tape_scale_backward,
-                                                       .x = x,
-                                                       .y = REF_NONE,
-                                                       .out = *out,
-                                                       .weight = weight,
-                                                       .bias = bias}));
+    node.weight = weight;
+    node.bias = bias;
+    DDP_TRY(ref_tape_add_op(tape, &node, in.rows, in.columns, out));
     if (tape->is_dry) {
         return DDP_OK;
     }
@@ -291,17 +288,13 @@ ddp_status ref_tape_add(struct ref_tape *tape, size_t x, size_t y, size_t *out)
 {
     struct ddp_device *device = tape->device;
     const struct ref_value in = *ref_tape_value(tape, x);
+    struct ref_node node = ref_node_of(ref_tape_add_backward, x);
     size_t elem_count = in.rows * in.columns;
 
     DDP_ASSERT(ref_tape_value(tape, y)->columns == in.columns &&
                ref_tape_value(tape, y)->rows == in.rows);
-    DDP_TRY(ref_tape_add_value(tape, in.rows, in.columns, true, out));
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = ref_tape_add_backward,
-                                                       .x = x,
-                                                       .y = y,
-                                                       .out = *out,
-                                                       .weight = REF_NONE,
-                                                       .bias = REF_NONE}));
+    node.y = y;
+    DDP_TRY(ref_tape_add_op(tape, &node, in.rows, in.columns, out));
     if (tape->is_dry) {
         return DDP_OK;
     }
@@ -333,18 +326,14 @@ ddp_status ref_tape_cross_entropy(struct ref_tape *tape, size_t x, const int32_t
 {
     struct ddp_device *device = tape->device;
     const struct ref_value in = *ref_tape_value(tape, x);
+    struct ref_node node = ref_node_of(ref_tape_cross_entropy_backward, x);
     struct ddp_loss loss;
     int32_t *index = NULL;
 
     take_losses(tape, in.rows);
     DDP_TRY(ref_tape_upload(tape, labels, in.rows, &index));
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = ref_tape_cross_entropy_backward,
-                                                       .x = x,
-                                                       .y = REF_NONE,
-                                                       .out = REF_NONE,
-                                                       .weight = REF_NONE,
-                                                       .bias = REF_NONE,
-                                                       .index = index}));
+    node.index = index;
+    DDP_TRY(ref_tape_add_node(tape, &node));
     if (tape->is_dry) {
         return DDP_OK;
     }
@@ -356,16 +345,13 @@ ddp_status ref_tape_squared_error(struct ref_tape *tape, size_t x, size_t target
 {
     struct ddp_device *device = tape->device;
     const struct ref_value in = *ref_tape_value(tape, x);
+    struct ref_node node = ref_node_of(ref_tape_squared_error_backward, x);
     struct ddp_loss loss;
 
     DDP_ASSERT(in.columns == ref_tape_value(tape, target)->columns);
     take_losses(tape, in.rows);
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = ref_tape_squared_error_backward,
-                                                       .x = x,
-                                                       .y = target,
-                                                       .out = REF_NONE,
-                                                       .weight = REF_NONE,
-                                                       .bias = REF_NONE}));
+    node.y = target;
+    DDP_TRY(ref_tape_add_node(tape, &node));
     if (tape->is_dry) {
         return DDP_OK;
     }

@@ -178,6 +178,20 @@ int32_t *ref_tape_host_ids(struct ref_tape *tape, size_t count);
 DDP_MUST_USE ddp_status ref_tape_add_value(struct ref_tape *tape, size_t rows, size_t columns,
                                            bool needs_grad, size_t *out);
 DDP_MUST_USE ddp_status ref_tape_add_node(struct ref_tape *tape, const struct ref_node *node);
+/* A node of an operation on x, without all else. */
+static inline struct ref_node
+ref_node_of(ddp_status (*backward)(struct ref_tape *tape, const struct ref_node *node), size_t x)
+{
+    return (struct ref_node){.backward = backward,
+                             .x = x,
+                             .y = REF_NONE,
+                             .out = REF_NONE,
+                             .weight = REF_NONE,
+                             .bias = REF_NONE};
+}
+/* An operation with one result, which has a gradient: its value, and the node with that as out. */
+DDP_MUST_USE ddp_status ref_tape_add_op(struct ref_tape *tape, struct ref_node *node, size_t rows,
+                                        size_t columns, size_t *out);
 const struct ref_value *ref_tape_value(const struct ref_tape *tape, size_t value);
 /* Integers from the host to the pass's memory. */
 DDP_MUST_USE ddp_status ref_tape_upload(struct ref_tape *tape, const int32_t *host,

@@ -48,6 +48,7 @@ ddp_status ref_tape_conv(struct ref_tape *tape, size_t x, size_t weight,
 {
     struct ddp_device *device = tape->device;
     const struct ref_value in = *ref_tape_value(tape, x);
+    struct ref_node node = ref_node_of(conv_backward, x);
     size_t rows = ddp_image_places(image);
     size_t columns = window_columns(image);
     float *windows = ref_tape_take(tape, rows * columns);
@@ -62,15 +63,10 @@ ddp_status ref_tape_conv(struct ref_tape *tape, size_t x, size_t weight,
     DDP_ASSERT(ddp_image_rows(image) == in.rows && image->channels == in.columns);
     ref_tape_check_matrix(tape, weight, columns);
     (void)ref_tape_work(tape, rows * columns); /* for backward */
-    DDP_TRY(ref_tape_add_value(tape, rows, gemm.n, true, out));
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = conv_backward,
-                                                       .x = x,
-                                                       .y = REF_NONE,
-                                                       .out = *out,
-                                                       .weight = weight,
-                                                       .bias = REF_NONE,
-                                                       .kept = windows,
-                                                       .as.image = *image}));
+    node.weight = weight;
+    node.kept = windows;
+    node.as.image = *image;
+    DDP_TRY(ref_tape_add_op(tape, &node, rows, gemm.n, out));
     if (tape->is_dry) {
         return DDP_OK;
     }
@@ -96,16 +92,11 @@ ddp_status ref_tape_average_pool(struct ref_tape *tape, size_t x, const struct d
                                  size_t *out)
 {
     const struct ref_value in = *ref_tape_value(tape, x);
+    struct ref_node node = ref_node_of(pool_backward, x);
 
     DDP_ASSERT(ddp_image_rows(image) == in.rows && image->channels == in.columns);
-    DDP_TRY(ref_tape_add_value(tape, ddp_image_windows(image), in.columns, true, out));
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = pool_backward,
-                                                       .x = x,
-                                                       .y = REF_NONE,
-                                                       .out = *out,
-                                                       .weight = REF_NONE,
-                                                       .bias = REF_NONE,
-                                                       .as.image = *image}));
+    node.as.image = *image;
+    DDP_TRY(ref_tape_add_op(tape, &node, ddp_image_windows(image), in.columns, out));
     if (tape->is_dry) {
         return DDP_OK;
     }
@@ -132,17 +123,12 @@ ddp_status ref_tape_normalize_columns(struct ref_tape *tape, size_t x, float eps
                                       const float **out_moments)
 {
     const struct ref_value in = *ref_tape_value(tape, x);
+    struct ref_node node = ref_node_of(normalize_backward, x);
     float *moments = ref_tape_take(tape, 3 * in.columns);
 
     *out_moments = moments;
-    DDP_TRY(ref_tape_add_value(tape, in.rows, in.columns, true, out));
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = normalize_backward,
-                                                       .x = x,
-                                                       .y = REF_NONE,
-                                                       .out = *out,
-                                                       .weight = REF_NONE,
-                                                       .bias = REF_NONE,
-                                                       .kept = moments}));
+    node.kept = moments;
+    DDP_TRY(ref_tape_add_op(tape, &node, in.rows, in.columns, out));
     if (tape->is_dry) {
         return DDP_OK;
     }

@@ -39,17 +39,12 @@ ddp_status ref_tape_take_rows(struct ref_tape *tape, size_t x, const int32_t *in
                               size_t *out)
 {
     const struct ref_value in = *ref_tape_value(tape, x);
+    struct ref_node node = ref_node_of(take_backward, x);
     int32_t *places;
 
     DDP_TRY(ref_tape_upload(tape, index, rows, &places));
-    DDP_TRY(ref_tape_add_value(tape, rows, in.columns, true, out));
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = take_backward,
-                                                       .x = x,
-                                                       .y = REF_NONE,
-                                                       .out = *out,
-                                                       .weight = REF_NONE,
-                                                       .bias = REF_NONE,
-                                                       .index = places}));
+    node.index = places;
+    DDP_TRY(ref_tape_add_op(tape, &node, rows, in.columns, out));
     if (tape->is_dry) {
         return DDP_OK;
     }
@@ -74,6 +69,7 @@ static ddp_status put_backward(struct ref_tape *tape, const struct ref_node *nod
 ddp_status ref_tape_put_rows(struct ref_tape *tape, size_t x, size_t taken, size_t *inout)
 {
     const struct ref_value in = *ref_tape_value(tape, x);
+    struct ref_node node = ref_node_of(put_backward, x);
     const struct ref_node from = tape->nodes[taken];
     bool is_first = *inout == REF_NONE;
     size_t rows = tape->values[from.x].rows;
@@ -82,13 +78,9 @@ ddp_status ref_tape_put_rows(struct ref_tape *tape, size_t x, size_t taken, size
     if (is_first) {
         DDP_TRY(ref_tape_add_value(tape, rows, in.columns, true, inout));
     }
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = put_backward,
-                                                       .x = x,
-                                                       .y = REF_NONE,
-                                                       .out = *inout,
-                                                       .weight = REF_NONE,
-                                                       .bias = REF_NONE,
-                                                       .index = from.index}));
+    node.index = from.index;
+    node.out = *inout;
+    DDP_TRY(ref_tape_add_node(tape, &node));
     if (tape->is_dry) {
         return DDP_OK;
     }
@@ -117,16 +109,12 @@ ddp_status ref_tape_gate(struct ref_tape *tape, size_t x, size_t logits,
                          const struct ddp_route *route, size_t *out)
 {
     const struct ref_value in = *ref_tape_value(tape, x);
+    struct ref_node node = ref_node_of(gate_backward, x);
 
     DDP_ASSERT(in.rows == route->rows && ref_tape_value(tape, logits)->columns == route->experts);
-    DDP_TRY(ref_tape_add_value(tape, in.rows, in.columns, true, out));
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = gate_backward,
-                                                       .x = x,
-                                                       .y = logits,
-                                                       .out = *out,
-                                                       .weight = REF_NONE,
-                                                       .bias = REF_NONE,
-                                                       .as.route = *route}));
+    node.y = logits;
+    node.as.route = *route;
+    DDP_TRY(ref_tape_add_op(tape, &node, in.rows, in.columns, out));
     if (tape->is_dry) {
         return DDP_OK;
     }

@@ -22,16 +22,11 @@ static ddp_status normalize_backward(struct ref_tape *tape, const struct ref_nod
 ddp_status ref_tape_normalize_rows(struct ref_tape *tape, size_t x, float eps, size_t *out)
 {
     const struct ref_value in = *ref_tape_value(tape, x);
+    struct ref_node node = ref_node_of(normalize_backward, x);
     float *inverse = ref_tape_take(tape, in.rows);
 
-    DDP_TRY(ref_tape_add_value(tape, in.rows, in.columns, true, out));
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = normalize_backward,
-                                                       .x = x,
-                                                       .y = REF_NONE,
-                                                       .out = *out,
-                                                       .weight = REF_NONE,
-                                                       .bias = REF_NONE,
-                                                       .kept = inverse}));
+    node.kept = inverse;
+    DDP_TRY(ref_tape_add_op(tape, &node, in.rows, in.columns, out));
     if (tape->is_dry) {
         return DDP_OK;
     }
@@ -55,14 +50,9 @@ static ddp_status gelu_backward(struct ref_tape *tape, const struct ref_node *no
 ddp_status ref_tape_gelu(struct ref_tape *tape, size_t x, size_t *out)
 {
     const struct ref_value in = *ref_tape_value(tape, x);
+    struct ref_node node = ref_node_of(gelu_backward, x);
 
-    DDP_TRY(ref_tape_add_value(tape, in.rows, in.columns, true, out));
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = gelu_backward,
-                                                       .x = x,
-                                                       .y = REF_NONE,
-                                                       .out = *out,
-                                                       .weight = REF_NONE,
-                                                       .bias = REF_NONE}));
+    DDP_TRY(ref_tape_add_op(tape, &node, in.rows, in.columns, out));
     if (tape->is_dry) {
         return DDP_OK;
     }
@@ -86,36 +76,29 @@ static ddp_status embedding_backward(struct ref_tape *tape, const struct ref_nod
 ddp_status ref_tape_embedding(struct ref_tape *tape, const float *ids, size_t rows_each,
                               size_t weight, size_t *out)
 {
+    struct ref_node node = ref_node_of(embedding_backward, REF_NONE);
     const struct ddp_param *table = &tape->params[weight];
     size_t rows = tape->rows * rows_each;
     int32_t *host = ref_tape_host_ids(tape, rows);
-    int32_t *index;
-    size_t x;
 
     ref_tape_check_matrix(tape, weight, table->shape[1]);
     /* The ids as a value, so that the node has one to begin from; and as integers on the device. */
-    DDP_TRY(ref_tape_add_value(tape, rows, 1, false, &x));
+    DDP_TRY(ref_tape_add_value(tape, rows, 1, false, &node.x));
     for (size_t i = 0; !tape->is_dry && i < rows; i++) {
         if (!(ids[i] >= 0.0F && ids[i] < (float)table->shape[0])) {
             return DDP_E_INVALID; /* also a NaN */
         }
         host[i] = (int32_t)ids[i];
     }
-    DDP_TRY(ref_tape_upload(tape, host, rows, &index));
-    DDP_TRY(ref_tape_add_value(tape, rows, table->shape[1], true, out));
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = embedding_backward,
-                                                       .x = x,
-                                                       .y = REF_NONE,
-                                                       .out = *out,
-                                                       .weight = weight,
-                                                       .bias = REF_NONE,
-                                                       .index = index}));
+    DDP_TRY(ref_tape_upload(tape, host, rows, &node.index));
+    node.weight = weight;
+    DDP_TRY(ref_tape_add_op(tape, &node, rows, table->shape[1], out));
     if (tape->is_dry) {
         return DDP_OK;
     }
     return tape->device->layers->gather_rows(
         tape->device, NULL, tape->values[*out].data, table->data,
-        &(struct ddp_rows){index, rows, table->shape[1], table->shape[0]});
+        &(struct ddp_rows){node.index, rows, table->shape[1], table->shape[0]});
 }
 
 /* A sequence is one long row here: weight is a bias of the batch's rows. */
@@ -134,17 +117,13 @@ static ddp_status position_backward(struct ref_tape *tape, const struct ref_node
 ddp_status ref_tape_add_position(struct ref_tape *tape, size_t x, size_t weight, size_t *out)
 {
     const struct ref_value in = *ref_tape_value(tape, x);
+    struct ref_node node = ref_node_of(position_backward, x);
     const struct ddp_param *table = &tape->params[weight];
 
     ref_tape_check_matrix(tape, weight, in.columns);
     DDP_ASSERT(in.rows % table->shape[0] == 0);
-    DDP_TRY(ref_tape_add_value(tape, in.rows, in.columns, true, out));
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = position_backward,
-                                                       .x = x,
-                                                       .y = REF_NONE,
-                                                       .out = *out,
-                                                       .weight = weight,
-                                                       .bias = REF_NONE}));
+    node.weight = weight;
+    DDP_TRY(ref_tape_add_op(tape, &node, in.rows, in.columns, out));
     if (tape->is_dry) {
         return DDP_OK;
     }
@@ -282,6 +261,7 @@ ddp_status ref_tape_attention(struct ref_tape *tape, size_t x, size_t tokens, si
                               size_t *out)
 {
     const struct ref_value in = *ref_tape_value(tape, x);
+    struct ref_node node = ref_node_of(attention_backward, x);
     const size_t columns = in.columns / 3;
     struct ref_attention a = {.sequences = in.rows / tokens, .tokens = tokens, .heads = heads};
     const struct sizes s = sizes_of(&a, columns);
@@ -290,13 +270,7 @@ ddp_status ref_tape_attention(struct ref_tape *tape, size_t x, size_t tokens, si
     a.qkv = ref_tape_take(tape, 3 * s.all_elems);
     a.probs = ref_tape_take(tape, s.prob_elems);
     (void)ref_tape_work(tape, 4 * s.all_elems + s.prob_elems); /* for backward */
-    DDP_TRY(ref_tape_add_value(tape, in.rows, columns, true, out));
-    DDP_TRY(ref_tape_add_node(tape, &(struct ref_node){.backward = attention_backward,
-                                                       .x = x,
-                                                       .y = REF_NONE,
-                                                       .out = *out,
-                                                       .weight = REF_NONE,
-                                                       .bias = REF_NONE,
-                                                       .as.attention = a}));
+    node.as.attention = a;
+    DDP_TRY(ref_tape_add_op(tape, &node, in.rows, columns, out));
     return tape->is_dry ? DDP_OK : attend(tape, &a, &s, tape->values[*out].data, in.data);
 }

@@ -21,6 +21,7 @@ struct ref_trainer {
     float *features;
     int32_t *labels;
     float *targets;
+    float scale;   /* of the loss */
     float *losses; /* [micro_batches] of the last local gradient */
 };
 
@@ -77,6 +78,7 @@ static ddp_status alloc_batch(struct ref_trainer *trainer, size_t rows)
     } else {
         trainer->targets = (float *)ddp_mem_array(mem, rows * data->target_count, sizeof(float));
     }
+    trainer->scale = 1.0F;
     trainer->losses = (float *)ddp_mem_array(mem, trainer->job.micro_batches, sizeof(float));
     if (trainer->samples == NULL || trainer->features == NULL || trainer->losses == NULL ||
         (trainer->labels == NULL && trainer->targets == NULL)) {
@@ -242,7 +244,7 @@ void ref_trainer_watch(struct ref_trainer *trainer,
 static ddp_status local_gradient(struct ref_trainer *trainer, uint32_t rank, uint32_t step,
                                  const struct ref_samples *given, float *out_loss, size_t *out_rows)
 {
-    float loss_scale = 1.0F / (float)trainer->job.micro_batches;
+    float loss_scale = 1.0F / (float)trainer->job.micro_batches * trainer->scale;
     double loss_sum = 0.0;
     uint32_t seen = 0;
 
@@ -277,6 +279,11 @@ ddp_status ref_trainer_local_gradient(struct ref_trainer *trainer, uint32_t rank
                                       float *out_loss, size_t *out_rows)
 {
     return local_gradient(trainer, rank, step, NULL, out_loss, out_rows);
+}
+
+void ref_trainer_set_scale(struct ref_trainer *trainer, float scale)
+{
+    trainer->scale = scale;
 }
 
 const float *ref_trainer_losses(const struct ref_trainer *trainer)

@@ -45,6 +45,8 @@ void ref_trainer_watch(struct ref_trainer *trainer,
 DDP_MUST_USE ddp_status ref_trainer_local_gradient(struct ref_trainer *trainer, uint32_t rank,
                                                    uint32_t step, float *out_loss,
                                                    size_t *out_rows);
+/* The loss of the local gradients below is multiplied by it, too; 1 at first. */
+void ref_trainer_set_scale(struct ref_trainer *trainer, float scale);
 /* Of each micro-batch that the last local gradient saw; [micro_batches]. */
 const float *ref_trainer_losses(const struct ref_trainer *trainer);
 /* Samples of a micro-batch that are given, instead of the sampler's. */

@@ -2,19 +2,22 @@
 """What watching costs a PyTorch script, on each rank and step: time, and the processor's time, of the same training loop
 alone, under `ddprove exec` (records, names) and under `ddprove exec --prove sums` (hashes and sums too); with --detail also
 under TORCH_DISTRIBUTED_DEBUG=DETAIL. Two ranks on gloo. The ways take turns, so that each round has its own pairs; medians of
-the rounds' ratios are shown, and their range. PyTorch is imported once: ranks are forked, and load the adapter as `import
-torch` does.
+the rounds' ratios are shown, and their range. Then what it costs to keep and prove one step more (--prove equivalence), in
+ordinary steps. PyTorch is imported once: ranks are forked, and load the adapter as `import torch` does.
 Usage: torch_cost.py DDPROVE [--rounds N] [--model NAME] [--steps N] [--minutes N] [--detail] [--profile]
+It ends after --minutes (7) and what the rounds under way then take. For figures that count: on a quiet machine, --detail.
 
 --profile: no comparison, but where a watched rank's time goes (cProfile, of Python's part).
 DETAIL kills DistributedDataParallel over gloo in 2.15 (see torch_faults.py); the call is left out there.
 Exit: 0; 77 without PyTorch."""
 import argparse
 import importlib.util
+import json
 import multiprocessing.util
 import os
 import platform
 import resource
+import shutil
 import socket
 import statistics
 import subprocess
@@ -27,6 +30,8 @@ MODELS = {"mlp_l": "MLP 784-1024-1024-10, batch 64", "gpt_s": "GPT, 2 layers, d 
 WARM_UP = 10
 RANKS = 2
 ROUNDS_MIN = 3
+KEPT_FEW, KEPT_MANY = 2, 10  # steps that are kept and proved: the difference leaves out what a proof costs once
+PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../harness/guest/torch")
 
 
 def build(name):
@@ -36,6 +41,7 @@ def build(name):
     from torch.nn import functional as F
     if name == "mlp_l":
         model = nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+        torch.manual_seed(100 + int(os.environ["RANK"]))
         x, y = torch.randn(64, 784), torch.randint(10, (64,))
         return model, lambda wrapped: F.cross_entropy(wrapped(x), y)
 
@@ -53,8 +59,10 @@ def build(name):
             h = self.tokens(ids) + self.places.weight
             return self.head(self.norm(self.blocks(h, mask=self.mask, is_causal=True)))
 
+    model = GPT()
+    torch.manual_seed(100 + int(os.environ["RANK"]))
     ids = torch.randint(256, (8, 65))
-    return GPT(), lambda wrapped: F.cross_entropy(wrapped(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+    return model, lambda wrapped: F.cross_entropy(wrapped(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
 
 
 def train(name, steps, is_detailed):
@@ -94,6 +102,10 @@ def become_rank(rank, port, environment, out, name, steps, is_detailed, is_profi
             sys.path.insert(0, environment["PYTHONPATH"].split(":")[0])
             from ddprove_torch import adapter
             adapter.autoload()
+        if "DDPROVE_PROVE" in environment:
+            sys.path.insert(0, PACKAGE)
+            from ddprove_torch import prove
+            prove.load()
         if is_profiled and rank == 0:
             import cProfile
             import pstats
@@ -177,6 +189,30 @@ def run(ddprove, way, name, steps, is_profiled=False):
             1e3 * own / (steps + WARM_UP))
 
 
+def proved_ms(name):
+    """What one step more costs that is kept, and played again and judged behind the run."""
+    took = []
+    for kept in (KEPT_FEW, KEPT_MANY):
+        folder = tempfile.mkdtemp()  # a TemporaryDirectory would be removed by the first forked rank that ends
+        steps = ",".join(str(WARM_UP + i) for i in range(kept))
+        began = time.perf_counter()
+        train_on_ranks({"DDPROVE_PROVE": folder, "DDPROVE_PROVE_STEPS": steps}, name, KEPT_MANY, False, False)
+        took.append(1e3 * (time.perf_counter() - began))
+        with open(os.path.join(folder, "proof.json"), encoding="utf-8") as file:
+            proof = json.load(file)
+        shutil.rmtree(folder)
+        if proof["outcome"] != "PASS" or proof["judged"].get("gradient") != RANKS * kept:
+            sys.exit(f"{name}: the proof says {proof['outcome']}, of {proof['judged']}: {proof['findings']}")
+    return (took[1] - took[0]) / (KEPT_MANY - KEPT_FEW)
+
+
+def show_proved(name, found, rounds):
+    costs = [proved_ms(name) for _ in range(rounds)]
+    alone = statistics.median(took for took, _, _ in found["alone"])
+    print(f"    a proved step      {statistics.median(costs):8.3f} ms more: {statistics.median(costs) / alone:.2f} ordinary "
+          f"steps ({min(costs) / alone:.2f} to {max(costs) / alone:.2f}, {rounds} rounds)", flush=True)
+
+
 def show(name, ways, found):
     print(f"{name}: {MODELS[name]}; {len(found['alone'])} rounds")
     for way in ways:
@@ -226,6 +262,7 @@ def main():
             if number + 1 >= ROUNDS_MIN and time.monotonic() - began > 60 * args.minutes * place / len(names):
                 break
         show(name, ways, found)
+        show_proved(name, found, ROUNDS_MIN)
     print(f"load at the end {os.getloadavg()[0]:.1f}")
     return 0
 

@@ -26,7 +26,7 @@ set(package_headers
     schedule/algorithm.def schedule/algorithm.h schedule/schedule.h
     collective/collective.h
     mpi/mpi.h nccl/nccl.h
-    ddp/batch_norm.h ddp/clip.h ddp/ddp.h ddp/drift.h ddp/group.h ddp/hook.h ddp/loader.h ddp/logging.h ddp/permutation.h ddp/sampler.h
+    ddp/average.h ddp/batch_norm.h ddp/clip.h ddp/ddp.h ddp/drift.h ddp/group.h ddp/hook.h ddp/loader.h ddp/logging.h ddp/permutation.h ddp/sampler.h ddp/scaler.h
     hook/hooks.h
     checkpoint/safetensors.h checkpoint/state_dict.h
     world/state.h world/world.h)

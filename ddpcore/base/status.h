@@ -44,7 +44,8 @@ extern "C" {
     X(DDP_E_DEVICE_MEMORY, -24, "DEVICE_MEMORY", "memory of the device could not be allocated")  \
     X(DDP_E_NO_SPACE, -25, "NO_SPACE", "no space is left on the disk")                           \
     X(DDP_E_NO_FD, -26, "NO_FD", "no file descriptor is left")                                   \
-    X(DDP_E_MEMBER, -27, "MEMBER", "ranks disagree about who is which member of a group")
+    X(DDP_E_MEMBER, -27, "MEMBER", "ranks disagree about who is which member of a group")        \
+    X(DDP_E_MESSAGE, -28, "MESSAGE", "a message of another rank was lost, or came out of turn")
 
 typedef enum ddp_status {
 #define X(id, value, name, meaning) id = value,

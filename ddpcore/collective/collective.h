@@ -95,6 +95,10 @@ struct ddp_coll {
  * role, index. */
 uint64_t ddp_coll_signature(uint64_t comm, uint64_t seq, const struct ddp_coll_args *args);
 
+/* Leave a group that cannot be made, or joined, for this failure: who waits for this member learns
+ * of it. Destroys transport. */
+void ddp_coll_give_up(struct ddp_env *env, struct ddp_transport *transport, ddp_status status);
+
 struct ddp_schedule;
 /* Receives each schedule the first time it is to be used, before it is; borrowed until return. With
  * a failure the collective does not start and ends with that status. */

@@ -24,7 +24,7 @@ ddp_status ddp_control_open(struct ddp_control *control, struct ddp_queue *queue
                                           &control->channel, err);
     }
     if (status != DDP_OK) {
-        queue->transport->ops->destroy(queue->transport);
+        ddp_coll_give_up(&control->env, queue->transport, status);
         queue->transport = NULL;
     }
     return status;

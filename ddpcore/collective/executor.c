@@ -84,8 +84,9 @@ static void record_wait(const struct ddp_executor *executor, const struct ddp_co
 
 /* Nothing moved. A peer that posted another collective may be sending to members that do not
  * receive from it in this one; its message would then never be read. So look at the messages of all
- * peers: one with this sequence number and another signature, or with an earlier number, is a
- * mismatch. Transport errors are left to the steps that wait for that peer. */
+ * peers: one with this sequence number and another signature, or with an earlier one, is a
+ * mismatch; one that is not the next of that peer's shows a loss. Transport errors are left to the
+ * steps that wait for that peer. */
 static ddp_status look_for_stray(struct ddp_executor *executor)
 {
     struct ddp_transport *transport = executor->queue.transport;
@@ -99,6 +100,9 @@ static ddp_status look_for_stray(struct ddp_executor *executor)
         if (peer == executor->queue.base.member ||
             transport->ops->recv_peek(transport, peer, &message) != DDP_OK) {
             continue;
+        }
+        if (message.number != executor->streams[peer].taken) {
+            return ddp_executor_astray(executor, peer, &message);
         }
         if (message.seq < executor->queue.head->seq || (message.seq == executor->queue.head->seq &&
                                                         message.signature != executor->signature)) {
@@ -182,6 +186,7 @@ static void executor_destroy(struct ddp_queue *queue)
     queue->transport->ops->destroy(queue->transport);
     ddp_queue_fini(queue);
     ddp_mem_free(mem, executor->node_of_member);
+    ddp_mem_free(mem, executor->streams);
     ddp_mem_free(mem, executor);
 }
 
@@ -356,6 +361,12 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
     if (executor == NULL) {
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for a collective");
     }
+    executor->streams =
+        ddp_mem_array(env->mem, transport->member_count, sizeof(*executor->streams));
+    if (executor->streams == NULL) {
+        status = ddp_err_set(err, DDP_E_NOMEM, "no memory for a collective");
+        goto out;
+    }
     status = find_algorithms(&executor->cache, config, err);
     if (status != DDP_OK) {
         goto out;
@@ -390,6 +401,7 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
     *out = &executor->queue.base;
     return DDP_OK;
 out:
+    ddp_mem_free(env->mem, executor->streams);
     ddp_mem_free(env->mem, executor);
     return status;
 }

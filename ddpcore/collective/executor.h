@@ -8,7 +8,8 @@
 #include "ddpcore/collective/queue.h"
 
 struct ddp_executor {
-    struct ddp_queue queue; /* its transport carries the data, too */
+    struct ddp_queue queue;              /* its transport carries the data, too */
+    struct ddp_executor_stream *streams; /* to and from each member */
     bool is_checked;
     bool is_agreement;
     struct ddp_cache cache;
@@ -25,6 +26,9 @@ struct ddp_executor {
 /* Try one active step of the head's schedule: OK, PENDING, or an error that ends the group. */
 ddp_status ddp_executor_step(struct ddp_executor *executor, struct ddp_compiled *compiled,
                              uint32_t index);
+/* The oldest message of a peer is not the next that it sent: tell everybody. E_MESSAGE. */
+ddp_status ddp_executor_astray(struct ddp_executor *executor, uint32_t peer,
+                               const struct ddp_message *message);
 /* A message of another collective: tell everybody, if messages are checked. E_MISMATCH. */
 ddp_status ddp_executor_mismatch(struct ddp_executor *executor);
 

@@ -15,6 +15,12 @@ ddp_status ddp_coll_way_check(const struct ddp_coll_way *way)
     return ddp_queue_check_members(way->queue);
 }
 
+ddp_status ddp_coll_way_astray(const struct ddp_coll_way *way, uint32_t peer,
+                               const struct ddp_message *message)
+{
+    return ddp_executor_astray((struct ddp_executor *)way->queue, peer, message);
+}
+
 ddp_status ddp_executor_move(struct ddp_executor *executor, struct ddp_coll_work *head)
 {
     struct ddp_coll_mover *mover = executor->mover;
@@ -35,6 +41,7 @@ ddp_status ddp_executor_move(struct ddp_executor *executor, struct ddp_coll_work
                              ? ddp_coll_signature(queue->base.comm, head->seq, &head->args)
                              : 0,
             .is_checked = executor->is_checked,
+            .streams = executor->streams,
             .queue = queue,
             .err = &queue->err};
         executor->is_moving = true;

@@ -21,12 +21,25 @@ static ddp_status run_send(struct ddp_executor *executor, struct ddp_compiled *c
         message.size_bytes = step->src.size_bytes;
         message.seq = executor->queue.head->seq;
         message.signature = executor->signature;
+        message.number = executor->streams[step->peer].sent;
         DDP_TRY(transport->ops->send_post(transport, step->peer, &message, &state->ticket));
+        executor->streams[step->peer].sent++;
         state->is_posted = true;
         ddp_compiled_release_stream(compiled, index);
         ddp_recorder_message(executor->queue.base.env->recorder);
     }
     return transport->ops->send_poll(transport, step->peer, state->ticket);
+}
+
+/* Whatever the semantics: no program asks for it. */
+ddp_status ddp_executor_astray(struct ddp_executor *executor, uint32_t peer,
+                               const struct ddp_message *message)
+{
+    ddp_recorder_event(executor->queue.base.env->recorder, DDP_EVENT_MESSAGE_ASTRAY,
+                       executor->queue.head->seq, executor->queue.member_rank[peer],
+                       message->number, executor->streams[peer].taken, 0);
+    ddp_queue_announce(&executor->queue, DDP_E_MESSAGE, executor->queue.head->seq);
+    return DDP_E_MESSAGE;
 }
 
 ddp_status ddp_executor_mismatch(struct ddp_executor *executor)
@@ -47,6 +60,9 @@ static ddp_status run_recv(struct ddp_executor *executor, struct ddp_compiled *c
     void *target = operand(compiled, &step->dst);
 
     DDP_TRY(transport->ops->recv_peek(transport, step->peer, &message));
+    if (message.number != executor->streams[step->peer].taken) {
+        return ddp_executor_astray(executor, step->peer, &message);
+    }
     if (message.size_bytes != step->dst.size_bytes ||
         (executor->is_checked &&
          (message.signature != executor->signature || message.seq != executor->queue.head->seq))) {
@@ -59,6 +75,7 @@ static ddp_status run_recv(struct ddp_executor *executor, struct ddp_compiled *c
                                     step->dst.dtype, executor->queue.head->args.redop));
     }
     transport->ops->recv_ack(transport, step->peer);
+    executor->streams[step->peer].taken++;
     ddp_compiled_release_stream(compiled, index);
     ddp_recorder_message(executor->queue.base.env->recorder);
     return DDP_OK;

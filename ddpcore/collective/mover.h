@@ -12,12 +12,20 @@
 extern "C" {
 #endif
 
+/* Messages so far, over the whole life of the group: each carries its number. */
+struct ddp_executor_stream {
+    uint64_t sent, taken;
+};
+
 /* What a collective goes by; valid until it has ended. */
 struct ddp_coll_way {
     struct ddp_transport *transport; /* messages on it must carry work->seq and signature */
     const struct ddp_coll_work *work;
     uint64_t signature;
     bool is_checked; /* a message with another seq or signature is a mismatch */
+    /* To and from each member: a message carries `sent`, which is then counted up; one that comes
+     * must carry `taken`, likewise, else ddp_coll_way_astray says what to return. */
+    struct ddp_executor_stream *streams;
     struct ddp_queue *queue;
     struct ddp_err *err; /* where words about an error go */
 };
@@ -40,6 +48,9 @@ struct ddp_coll_mover {
 /* PENDING, or why there is no point in waiting for the other members: E_REVOKED, E_PEER_DIED. For
  * movers that do not return while they wait. */
 ddp_status ddp_coll_way_check(const struct ddp_coll_way *way);
+/* The oldest message of a peer is not the next that it sent: tells everybody. E_MESSAGE. */
+ddp_status ddp_coll_way_astray(const struct ddp_coll_way *way, uint32_t peer,
+                               const struct ddp_message *message);
 
 #ifdef __cplusplus
 }

@@ -75,6 +75,19 @@ void ddp_queue_announce(struct ddp_queue *queue, ddp_status status, uint64_t seq
     }
 }
 
+void ddp_coll_give_up(struct ddp_env *env, struct ddp_transport *transport, ddp_status status)
+{
+    const struct ddp_revocation revocation = {env->rank, status,
+                                              env->recorder != NULL ? env->recorder->step : 0, 0};
+
+    DDP_ASSERT(status < DDP_OK);
+    ddp_recorder_event(env->recorder, DDP_EVENT_REVOKE, env->rank, (uint64_t)status,
+                       revocation.step, 0, 0);
+    ddp_recorder_revoked(env->recorder, env->rank, status);
+    transport->ops->revoke(transport, &revocation);
+    transport->ops->destroy(transport);
+}
+
 ddp_status ddp_queue_pass_armed_point(const struct ddp_queue *queue, enum ddp_fault_point point,
                                       const struct ddp_coll_work *work, bool *out_skip)
 {

@@ -1,7 +1,7 @@
 /* Inside of struct ddp, for the files of this folder only. Calls go down this list of files and
- * never up: ddp.c, batch_norm.c, clip.c, drift.c, logging.c; join.c, verify_strict.c,
- * verify_pytorch.c; rebuild.c; sync.c, reducer.c, verify_gather.c; hook.c; view.c, buckets.c;
- * core.c. */
+ * never up: ddp.c, average.c, batch_norm.c, clip.c, drift.c, logging.c, scaler.c; join.c,
+ * verify_strict.c, verify_pytorch.c; rebuild.c; sync.c, reducer.c, verify_gather.c; hook.c; view.c,
+ * buckets.c; core.c. */
 #ifndef DDPCORE_DDP_CORE_H
 #define DDPCORE_DDP_CORE_H
 

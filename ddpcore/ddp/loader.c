@@ -57,6 +57,25 @@ static bool may_read(const struct ddp_loader *loader)
            loader->next < kept + loader->config.slot_count;
 }
 
+/* A worker that ends inside of its read leaves a batch that nobody reads any more. */
+static void lose_worker(void *context)
+{
+    struct ddp_loader *loader = context;
+
+    (void)pthread_mutex_lock(&loader->lock);
+    loader->status = loader->status == DDP_OK ? DDP_E_SYSTEM : loader->status;
+    ddp_doorbell_ring(&loader->doorbell, &loader->doorbell_sleep);
+    (void)pthread_mutex_unlock(&loader->lock);
+}
+
+static void read_batch(struct ddp_loader *loader, const struct ddp_loader_batch *batch,
+                       ddp_status *out)
+{
+    pthread_cleanup_push(lose_worker, loader);
+    *out = loader->config.read(loader->config.context, batch);
+    pthread_cleanup_pop(0);
+}
+
 /* Under the lock, which is let go meanwhile. */
 static void read_next(struct ddp_loader *loader)
 {
@@ -68,7 +87,7 @@ static void read_next(struct ddp_loader *loader)
     DDP_ASSERT(index >= loader->given && index < loader->given + loader->config.slot_count);
     slot->is_ready = false;
     (void)pthread_mutex_unlock(&loader->lock);
-    status = loader->config.read(loader->config.context, &batch);
+    read_batch(loader, &batch, &status);
     (void)pthread_mutex_lock(&loader->lock);
     slot->index = index;
     slot->is_ready = status == DDP_OK;

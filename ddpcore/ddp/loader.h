@@ -30,7 +30,8 @@ struct ddp_loader_config {
     uint32_t worker_count;     /* 0: the caller's thread reads, in poll */
     struct ddp_device *device; /* slots are its page-locked host memory; NULL: of mem */
     /* Fills batch->data. Called by several workers at once, for different batches; may block, and
-     * is not interrupted. A status other than OK is what the loader ends in. */
+     * is not interrupted. A status other than OK is what the loader ends in; E_SYSTEM if the
+     * worker's thread ends in there. */
     ddp_status (*read)(void *context, const struct ddp_loader_batch *batch);
     void *context;
 };

@@ -65,14 +65,14 @@ ddp_status ddp_coll_mpi_create(struct ddp_env *env, struct ddp_transport *transp
     ddp_status status;
 
     if (!device->ops->is_host_memory) {
-        transport->ops->destroy(transport);
+        ddp_coll_give_up(env, transport, DDP_E_UNSUPPORTED);
         return ddp_err_set(err, DDP_E_UNSUPPORTED, "MPI needs a device in host memory, not %s",
                            device->ops->name);
     }
     coll = ddp_mem_array(env->mem, 1, sizeof(*coll));
     if (coll == NULL || ddp_queue_init(&coll->queue, &ddp_mpi_engine, env, device, transport,
                                        config->comm, config->member_rank) != DDP_OK) {
-        transport->ops->destroy(transport);
+        ddp_coll_give_up(env, transport, DDP_E_NOMEM);
         ddp_mem_free(env->mem, coll);
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for a collective");
     }

@@ -240,7 +240,7 @@ ddp_status ddp_nccl_coll_make(struct ddp_env *env, struct ddp_transport *transpo
 
     if (coll == NULL || ddp_queue_init(&coll->queue, &ddp_nccl_engine, env, device, transport,
                                        config->comm, config->member_rank) != DDP_OK) {
-        transport->ops->destroy(transport);
+        ddp_coll_give_up(env, transport, DDP_E_NOMEM);
         ddp_mem_free(env->mem, coll);
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for a collective");
     }

@@ -58,8 +58,9 @@ struct ddp_fault_context {
 enum ddp_fault_action {
     DDP_FAULT_GO,   /* carry on (nothing happened, or it happened already) */
     DDP_FAULT_SKIP, /* leave out what comes next, and report success */
-    DDP_FAULT_DUP,  /* do what comes next twice (collective/pre and data/next only) */
-    DDP_FAULT_FAIL  /* do not do it; return DDP_E_INJECTED */
+    DDP_FAULT_DUP,  /* do what comes next twice (collective/pre, data/next, message/recv only) */
+    DDP_FAULT_OVERTAKEN, /* do it after the next of its kind (message/recv only) */
+    DDP_FAULT_FAIL       /* do not do it; return DDP_E_INJECTED */
 };
 
 struct ddp_fault_hook {

@@ -73,7 +73,8 @@ uint32_t ddp_coll_output_blocks(enum ddp_coll_kind kind, uint32_t member_count, 
     X(DDP_ROLE_PROBE, "probe")                   \
     X(DDP_ROLE_REBUILD, "rebuild")               \
     X(DDP_ROLE_EVALUATION, "evaluation")         \
-    X(DDP_ROLE_BATCH_NORM, "batch_norm")
+    X(DDP_ROLE_BATCH_NORM, "batch_norm")         \
+    X(DDP_ROLE_FOUND_INF, "found_inf")
 enum ddp_coll_role {
 #define X(id, name) id,
     DDP_ROLE_TABLE(X)

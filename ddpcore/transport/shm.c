@@ -152,6 +152,7 @@ static ddp_status shm_send_post(struct ddp_transport *transport, uint32_t to,
     slot->size_bytes = message->size_bytes;
     slot->seq = message->seq;
     slot->signature = message->signature;
+    slot->number = message->number;
     ddp_shm_sender_publish(&peer->sender, slot, out_ticket);
     ring(endpoint, to);
     return DDP_OK;
@@ -195,6 +196,7 @@ static ddp_status shm_recv_peek(struct ddp_transport *transport, uint32_t from,
     out->size_bytes = slot->size_bytes;
     out->seq = slot->seq;
     out->signature = slot->signature;
+    out->number = slot->number;
     out->data = slot->data;
     if (slot->size_bytes > DDP_SHM_INLINE_BYTES) {
         /* offset <= bytes - size, written so that neither side can overflow */

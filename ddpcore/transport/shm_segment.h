@@ -49,7 +49,8 @@ struct ddp_shm_slot {
     uint64_t size_bytes;
     uint64_t seq;
     uint64_t signature;
-    uint8_t pad[24];
+    uint64_t number;
+    uint8_t pad[16];
     uint8_t data[DDP_SHM_INLINE_BYTES];
 };
 

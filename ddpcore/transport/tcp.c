@@ -143,6 +143,7 @@ static ddp_status tcp_send_post(struct ddp_transport *transport, uint32_t to,
     }
     frame.word[0] = message->seq;
     frame.word[1] = message->signature;
+    frame.word[2] = message->number;
     frame.payload_hash = ddp_tcp_payload_hash(message->data, message->size_bytes);
     ddp_tcp_frame_encode(&frame, peer->nonce, peer->out_number++, slot->head);
     slot->data = message->data;
@@ -198,6 +199,7 @@ static ddp_status tcp_recv_peek(struct ddp_transport *transport, uint32_t from,
         out->size_bytes = (size_t)peer->messages.frame.payload_bytes;
         out->seq = peer->messages.frame.word[0];
         out->signature = peer->messages.frame.word[1];
+        out->number = peer->messages.frame.word[2];
     }
     return status;
 }

@@ -23,8 +23,8 @@ extern "C" {
 #define DDP_TCP_STAGE_BYTES 4096u
 
 /* word[3] of each: HELLO and WELCOME {from, to, hash of the group's name}; DATA {seq, signature,
- * 0}; ACK {messages taken so far, 0, 0}; REVOKE {rank, status, step}, detail is the payload hash's
- * word; BYE {0, 0, 0}. Only DATA has a payload. */
+ * number}; ACK {messages taken so far, 0, 0}; REVOKE {rank, status, step}, detail is the payload
+ * hash's word; BYE {0, 0, 0}. Only DATA has a payload. */
 enum ddp_tcp_kind {
     DDP_TCP_HELLO = 1,
     DDP_TCP_WELCOME,

@@ -30,6 +30,7 @@ struct ddp_message {
     size_t size_bytes;  /* > 0 */
     uint64_t seq;       /* collective it belongs to */
     uint64_t signature; /* of the collective's arguments; 0 = not checked */
+    uint64_t number;    /* of those that the sender has sent to this receiver, from 0 */
 };
 
 /* Why a group is unusable: written by one rank, read by all. */

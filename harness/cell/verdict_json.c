@@ -270,7 +270,10 @@ static double steps_ms(const struct steps *steps)
 
 static double share_of(const struct steps *steps, uint64_t ns)
 {
-    return steps->count < 2 ? 0 : (double)ns / (double)(steps->last_ns - steps->first_ns);
+    /* Micro-batches of one step may be at one time. */
+    return steps->last_ns == steps->first_ns
+               ? 0
+               : (double)ns / (double)(steps->last_ns - steps->first_ns);
 }
 
 /* How much of these steps buckets were under way in: posted, and not known to be done. Sums of a
@@ -373,6 +376,8 @@ json_t *harness_stage_verdict(const struct harness_cell *cell,
         "run_ms", (double)(cell->trace.end_ns - cell->trace.start_ns) / 1e6, "steps_ms",
         steps_ms(&steps), "reduce_share", reduce_share(cell, &steps), "wait_share",
         wait_share(cell, &steps));
+    DDP_ASSERT(rest !=
+               NULL); /* numbers are finite, texts are UTF-8: nothing of a verdict is lost */
     (void)json_object_update(object, rest);
     json_decref(rest);
     (void)json_object_set_new(json_object_get(object, "capsule"), "gpu", gpu_json(cell));

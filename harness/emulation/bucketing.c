@@ -2,6 +2,7 @@
  * Idea: values of buckets are only ever those of the present step, so the tables are changed where
  * the program's buckets change, and one piece of memory holds either. */
 #include <stdio.h>
+#include <string.h>
 
 #include "harness/emulation/internal.h"
 
@@ -80,6 +81,11 @@ void harness_emulation_use_bucketing(struct harness_emulation *e, int32_t step)
 {
     const struct harness_bucketing *bucketing = bucketing_of(e, step);
 
+    if (e->now.bucket_out != NULL && e->assigned != bucketing->assigned) {
+        /* Outputs are compared whole: what lies between the new buckets is no value of the old. */
+        memset(e->now.bucket_out, 0, e->world * harness_emulation_bucket_bytes(e));
+        memset(e->now.expected_out, 0, harness_emulation_bucket_bytes(e));
+    }
     e->buckets = bucketing->buckets;
     e->assigned = bucketing->assigned;
     e->bucket_of = bucketing->bucket_of;

@@ -59,6 +59,7 @@ static ddp_status allocate_values(struct harness_emulation *e)
     e->is_out_known = harness_emulation_alloc(e, e->world * bucket_max, sizeof(bool));
     DDP_TRY(harness_recorded_create(e));
     DDP_TRY(harness_camps_create(e));
+    DDP_TRY(harness_scaler_create(e));
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }
 

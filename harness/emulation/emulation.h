@@ -24,6 +24,9 @@ extern "C" {
 struct harness_task_stacks;
 struct harness_trainer;
 
+/* Gradients that are not finite. */
+enum harness_found { HARNESS_FOUND_UNKNOWN, HARNESS_FOUND_NO, HARNESS_FOUND_YES };
+
 /* What is judged. Borrowed while the emulation lives. */
 struct harness_emulation_input {
     const struct harness_plan *plan;
@@ -99,7 +102,9 @@ struct harness_expected {
                              * after the step */
     uint8_t *is_evaluated;  /* [k][world] it is due, and known */
     uint64_t *joined_hash;  /* [buffers.count] of the rank whose buffers all have after join */
-    bool is_joined;         /* the run was emulated until all data had been used up */
+    /* [k][world + 1] enum harness_found: the flag of each rank, then the one that they agree on */
+    uint8_t *found;
+    bool is_joined; /* the run was emulated until all data had been used up */
 };
 
 /* What ranks recorded in the step that is judged; hashes, 0 = nothing. */
@@ -126,6 +131,7 @@ struct harness_camp {
     uint64_t *hash_before;  /* the same, after the step before */
     uint32_t rank_count, first; /* the lowest of them */
     uint32_t number;            /* its index */
+    enum harness_found found;   /* whether an average is not finite; YES: the step is left out */
     bool is_idle;               /* its ranks leave the present step\'s update out */
     uint32_t parent, parting;   /* the camp that its ranks left, and in which parting */
 };
@@ -210,6 +216,11 @@ struct harness_emulation {
     uint32_t *camp_of; /* [world] index in camps */
     uint32_t parting;  /* counts the stages after which ranks part */
     struct harness_step_values now;
+    /* Gradient scaling: [world] the scale of the next step's loss, steps since it last changed; and
+     * whether the step that was emulated last was left out. */
+    float *scale;
+    uint64_t *scale_steps;
+    bool *is_found;
     uint32_t start_step, end_step;
     struct harness_expected expected;
     struct harness_snapshot snapshot;
@@ -292,6 +303,11 @@ bool harness_emulation_is_active(const struct harness_emulation *emulation, uint
                                  uint32_t step);
 /* The highest rank with a batch in a pass; -1: there is none. */
 int64_t harness_emulation_last_active(const struct harness_emulation *emulation, uint64_t pass);
+/* The flag that a rank sent (event COLL_POST), or got (COLL_DONE), on whether gradients of a step
+ * are finite, as it was recorded; 0: it was not. And the hash of either flag. */
+uint64_t harness_scaler_recorded(const struct harness_emulation *emulation, uint32_t rank,
+                                 uint32_t step, enum ddp_event event);
+uint64_t harness_scaler_flag_hash(bool is_found);
 /* The camp of a rank. */
 struct harness_camp *harness_emulation_camp(const struct harness_emulation *emulation,
                                             uint32_t rank);

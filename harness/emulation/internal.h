@@ -81,6 +81,10 @@ DDP_MUST_USE ddp_status harness_emulation_compare_batches(struct harness_emulati
 /* bound.c: rounding and weighting bound, into emulation->excess if it is exceeded. */
 DDP_MUST_USE ddp_status harness_emulation_bound(struct harness_emulation *emulation, uint32_t step);
 
+/* scaler.c: the first scale; and what becomes of a step's averages, before they are clipped. */
+DDP_MUST_USE ddp_status harness_scaler_create(struct harness_emulation *emulation);
+DDP_MUST_USE ddp_status harness_scaler_step(struct harness_emulation *emulation, uint32_t step);
+
 /* --- camp.c ----------------------------------------------------------------------------------- */
 
 /* All ranks in one camp. */

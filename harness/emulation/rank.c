@@ -126,6 +126,7 @@ static ddp_status run_passes(struct harness_emulation *e, struct harness_trainer
     harness_batch_norm_begin(&passes.norm, e, task, rank, step);
     ref_model_set_exchange(model,
                            e->input->plan->job.sync_batchnorm ? &passes.norm.exchange : NULL);
+    ref_trainer_set_scale(trainer->trainer, e->scale[rank]);
     ref_trainer_watch(trainer->trainer, before_pass, &passes);
     if (harness_emulation_took(e, rank, step) == HARNESS_TOOK_OTHER) {
         status = other_gradient(e, trainer, rank, step);

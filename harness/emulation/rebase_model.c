@@ -280,6 +280,7 @@ ddp_status harness_emulation_update(struct harness_emulation *e, uint32_t step)
 {
     bool is_new;
 
+    DDP_TRY(harness_scaler_step(e, step));
     e->parting++;
     for (uint32_t r = 0; r < e->world; r++) {
         if (is_missing(e, r, step)) {
@@ -289,7 +290,8 @@ ddp_status harness_emulation_update(struct harness_emulation *e, uint32_t step)
         }
     }
     for (size_t c = 0; c < e->camp_count; c++) {
-        if (e->camps[c]->rank_count > 0 && !e->camps[c]->is_idle) {
+        if (e->camps[c]->rank_count > 0 && !e->camps[c]->is_idle &&
+            e->camps[c]->found != HARNESS_FOUND_YES) {
             DDP_TRY(update(e, e->camps[c], step));
         }
         e->camps[c]->is_idle = false;

@@ -37,6 +37,7 @@ static ddp_status allocate_expected(struct harness_emulation *e)
     expected->is_active = harness_emulation_alloc(e, per_rank, 1);
     expected->param_hash = harness_emulation_alloc(e, per_param, sizeof(uint64_t));
     e->took = harness_emulation_alloc(e, per_rank, 1);
+    expected->found = harness_emulation_alloc(e, steps * (e->world + 1), 1);
     expected->buffer_hash = harness_emulation_alloc(e, steps * e->buffers.count, sizeof(uint64_t));
     expected->buffer_owner = harness_emulation_alloc(e, steps, sizeof(uint32_t));
     expected->evaluated = harness_emulation_alloc(e, per_rank, sizeof(double));

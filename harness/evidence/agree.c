@@ -119,6 +119,31 @@ static void check_revocation(const struct harness_emulation *e, uint32_t rank,
     }
 }
 
+/* Who revokes the group for a message that was lost says which one: its event is of that
+ * collective.
+ */
+static void check_astray(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
+{
+    size_t astray_count = 0;
+    size_t count = 0;
+    const struct ddp_event_entry *astray =
+        first_of(e, rank, DDP_EVENT_MESSAGE_ASTRAY, &astray_count);
+    const struct ddp_event_entry *seen = first_of(e, rank, DDP_EVENT_REVOKE, &count);
+    const bool is_own =
+        seen != NULL && seen->arg[0] == rank && harness_index_status(seen->arg[1]) == DDP_E_MESSAGE;
+    const uint64_t *arg = astray != NULL ? astray->arg : NULL;
+
+    if (is_own && (astray_count != 1 || arg[0] != seen->arg[3] || arg[1] >= e->world ||
+                   arg[1] == rank || arg[2] == arg[3])) {
+        harness_gap_set(out,
+                        "rank %u ended by a message that did not come in turn, and does not "
+                        "say which",
+                        rank);
+    } else if (astray != NULL && !has_error(e, rank, DDP_OK, DDP_OK, -1)) {
+        harness_gap_set(out, "rank %u met a message out of turn and recorded no error", rank);
+    }
+}
+
 /* The error that a rank ends with is one that it recorded. */
 static void check_error(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
 {
@@ -228,6 +253,7 @@ ddp_status harness_evidence_agreement(const struct harness_emulation *e, struct 
         check_death(e, r, out);
         check_revocation(e, r, out);
         check_error(e, r, out);
+        check_astray(e, r, out);
         check_messages(e, r, out);
     }
     return check_saved(e, out);

@@ -231,14 +231,17 @@ static void linger(struct exec_job *job, uint64_t now_ns)
 static void wait_for_news(struct exec_job *job)
 {
     const uint32_t world_size = job->watch->world_size;
+    nfds_t count = WAKES_OWN;
     uint64_t expirations;
 
     job->wakes[0] = (struct pollfd){.fd = job->signal_fd, .events = POLLIN};
     job->wakes[1] = (struct pollfd){.fd = job->timer_fd, .events = POLLIN};
     for (uint32_t r = 0; r < world_size; r++) {
-        job->wakes[WAKES_OWN + r] = (struct pollfd){.fd = job->ranks[r].pid_fd, .events = POLLIN};
+        if (job->ranks[r].pid_fd >= 0) {
+            job->wakes[count++] = (struct pollfd){.fd = job->ranks[r].pid_fd, .events = POLLIN};
+        }
     }
-    (void)poll(job->wakes, WAKES_OWN + world_size, -1);
+    (void)poll(job->wakes, count, -1);
     (void)!read(job->timer_fd, &expirations, sizeof expirations);
 }
 

@@ -1,7 +1,6 @@
 /* What a fault does to a job, from how data-parallel training works. */
 #include "harness/grammar/answer.h"
 
-#include <errno.h>
 #include <string.h>
 
 /* Answers in the making. */
@@ -42,19 +41,18 @@ static const struct harness_bucket *bucket_of_param(const struct harness_program
     return NULL;
 }
 
-/* Dataset `dyadic`: a regression whose errors may all be exactly zero, and with them the gradients.
- */
+/* Dataset `dyadic`: a regression whose errors, and so gradients, may all be exactly zero. */
 static bool is_regression(const struct answers *answers)
 {
     return strcmp(answers->job->job->data, "dyadic") == 0;
 }
 
 /* The gradient of the last layer's bias under cross-entropy is the softmax less the label's one: no
- * element of it is zero, whatever the data. Elsewhere a whole gradient may be zero, and then what
- * would scale or drop it does nothing. */
+ * element of it is zero, whatever the data. Elsewhere (gpt has no such bias) a whole gradient may
+ * be zero, and then what would scale or drop it does nothing. */
 static bool has_sure_gradient(const struct answers *answers, const struct harness_bucket *bucket)
 {
-    if (is_regression(answers)) {
+    if (is_regression(answers) || strcmp(answers->job->job->model, "gpt") == 0) {
         return false;
     }
     for (uint32_t i = 0; i < bucket->param_count; i++) {
@@ -140,7 +138,7 @@ static void corrupt_sum(struct answers *answers)
 {
     enum harness_corrupt_kind kind = answers->fault->action.corrupt;
 
-    if (answers->job->job->branch != REF_BRANCH_BOTH) {
+    if (!answers->job->uses_all) {
         return;
     }
     if (kind == HARNESS_CORRUPT_NAN) {
@@ -148,6 +146,9 @@ static void corrupt_sum(struct answers *answers)
     } else if ((kind == HARNESS_CORRUPT_FLIP || kind == HARNESS_CORRUPT_SET) &&
                answers->job->program.first.items[answers->fault->at.bucket].elem_count >= 4) {
         add(answers, HARNESS_VERDICT_VALUE_CORRUPTED);
+        if (answers->fault->action.count > 1) { /* of a parameter that has no other elements */
+            add(answers, HARNESS_VERDICT_VALUE_SCALED);
+        }
     }
 }
 
@@ -200,7 +201,8 @@ static void corrupt(struct answers *answers)
             add(answers, HARNESS_VERDICT_MISMATCH_COUNT);
         }
         break;
-    case DDP_FAULT_POINT_CONFIG: /* under strict semantics */
+    case DDP_FAULT_POINT_CONFIG: /* under strict semantics, as buffers */
+    case DDP_FAULT_POINT_MODEL_BUFFERS:
         add(answers, HARNESS_VERDICT_MISMATCH_MODEL);
         break;
     case DDP_FAULT_POINT_BUCKET_LAUNCH:
@@ -270,14 +272,15 @@ static void skip_result(struct answers *answers)
     switch (answers->fault->point) {
     case DDP_FAULT_POINT_COLLECTIVE_ENQUEUE: /* the rank has only its own, and sends none; if all
                                               * had the same, the sum would be scaled */
-        if (job->ranks > 1 && (job->samples == 0 || job->samples >= job->ranks) &&
+        if (harness_grammar_is_summed(job, answers->fault->at.rank, answers->step) &&
+            (job->samples == 0 || job->samples >= job->ranks) &&
             has_sure_gradient(answers,
                               &answers->job->program.first.items[answers->fault->at.bucket])) {
             add_at(answers, HARNESS_VERDICT_VALUE_LOST, answers->step, answers->fault->at.bucket);
         }
         break;
     case DDP_FAULT_POINT_BUCKET_UNFLATTEN: /* what was there before, or the rank's own */
-        if (job->ranks > 1 && !job->gradient_as_bucket_view && job->branch == REF_BRANCH_BOTH &&
+        if (job->ranks > 1 && !job->gradient_as_bucket_view && answers->job->uses_all &&
             harness_grammar_is_even(job) && /* else it may be the rank's own alone, and a factor */
             has_sure_gradient(answers,
                               &answers->job->program.first.items[answers->fault->at.bucket])) {
@@ -346,7 +349,7 @@ static void skip(struct answers *answers)
         }
         break;
     case DDP_FAULT_POINT_COLLECTIVE_WAIT:
-        if (job->ranks > 1 && job->branch == REF_BRANCH_BOTH) { /* else it may not be used */
+        if (job->ranks > 1 && answers->job->uses_all) { /* else it may not be used */
             add_at(answers, HARNESS_VERDICT_USAGE_UNORDERED, answers->step,
                    answers->fault->at.bucket);
         }
@@ -402,21 +405,6 @@ static void hang(struct answers *answers)
     }
 }
 
-/* What a call of files failed with says which resource ran out, if one did. */
-static enum harness_verdict verdict_of_errno(int error)
-{
-    switch (error) {
-    case ENOSPC:
-    case EDQUOT:
-        return HARNESS_VERDICT_RESOURCE_DISK;
-    case EMFILE:
-    case ENFILE:
-        return HARNESS_VERDICT_RESOURCE_FD;
-    default:
-        return HARNESS_VERDICT_CRASH_EXITED;
-    }
-}
-
 static void act(struct answers *answers)
 {
     const struct harness_action *action = &answers->fault->action;
@@ -459,7 +447,7 @@ static void act(struct answers *answers)
         add_at(answers, HARNESS_VERDICT_LAUNCH_ENVIRONMENT, -1, -1);
         break;
     case HARNESS_ACTION_IO:
-        add(answers, verdict_of_errno(action->io.error));
+        add(answers, harness_grammar_verdict_of_errno(action->io.error));
         break;
     case HARNESS_ACTION_LEAK_MEMORY:
     case HARNESS_ACTION_LEAK_FILE:

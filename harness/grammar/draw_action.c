@@ -53,6 +53,10 @@ static bool draw_corruption(struct harness_draw_site *site)
         draw_option(site);
         return true;
     }
+    if (site->fault->point == DDP_FAULT_POINT_MODEL_BUFFERS) {
+        action->corrupt = HARNESS_CORRUPT_SET; /* the first one left out */
+        return true;
+    }
     switch (action->corrupt) {
     case HARNESS_CORRUPT_ZERO:
     case HARNESS_CORRUPT_DOUBLE:

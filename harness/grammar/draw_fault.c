@@ -14,11 +14,11 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
     /* What comes of other data depends on what it is. */
     bool is_data = ddp_fault_point_payload(point) == DDP_FAULT_PAYLOAD_DATA &&
                    point != DDP_FAULT_POINT_DATA_SAMPLER && point != DDP_FAULT_POINT_DATA_BATCH &&
-                   point != DDP_FAULT_POINT_DATA_RESUME &&
+                   point != DDP_FAULT_POINT_DATA_RESUME && point != DDP_FAULT_POINT_DATA_WORKER &&
                    point != DDP_FAULT_POINT_DATA_TRANSFORM &&
                    point != DDP_FAULT_POINT_BUCKET_FILL && point != DDP_FAULT_POINT_USED_MAP;
 
-    if (point == DDP_FAULT_POINT_CONFIG) {
+    if (point == DDP_FAULT_POINT_CONFIG || point == DDP_FAULT_POINT_MODEL_BUFFERS) {
         return action == HARNESS_ACTION_CORRUPT;
     }
     switch (action) {
@@ -76,7 +76,7 @@ static bool is_survived(const struct harness_draw_site *site, enum harness_actio
     return action == HARNESS_ACTION_NONE || action == HARNESS_ACTION_DELAY ||
            action == HARNESS_ACTION_LEAK_MEMORY || action == HARNESS_ACTION_LEAK_FILE ||
            (action == HARNESS_ACTION_CORRUPT && point != DDP_FAULT_POINT_MODEL_BUILD &&
-            point != DDP_FAULT_POINT_CONFIG) ||
+            point != DDP_FAULT_POINT_CONFIG && point != DDP_FAULT_POINT_MODEL_BUFFERS) ||
            (action == HARNESS_ACTION_SKIP &&
             (point == DDP_FAULT_POINT_OPTIMIZER_PRE || point == DDP_FAULT_POINT_COLLECTIVE_WAIT));
 }
@@ -209,7 +209,7 @@ static bool draw_trigger(struct harness_draw_site *site)
         }
         break;
     case HARNESS_GRAMMAR_AT_PARAM:
-        if (job->branch != REF_BRANCH_BOTH) {
+        if (!site->job->uses_all) {
             return false; /* who uses it, and when, is another question */
         }
         at->param = (int64_t)harness_draw_below(draw, site->job->param_count);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ddpcore/schedule/algorithm.h"
 #include "harness/grammar/draw.h"
 #include "harness/grammar/job.h"
 #include "reference/data.h"
@@ -39,19 +40,27 @@ void grammar_JOB_micro_batches(struct harness_draw *draw)
     draw->plan->job.micro_batches = (uint32_t)harness_draw_between(draw, 1, 4);
 }
 
-/* What can go wrong in a reducer does not depend on what computes the gradients: the small models,
- * of which many runs a second can be had. The others are in scenarios; so are twins, since which
- * rule reads them how is not modelled (refusal.c). */
+/* What can go wrong in a reducer seldom depends on what computes the gradients: mostly the small
+ * models, of which many runs a second can be had. Twins are in scenarios, since which rule reads
+ * them how is not modelled (refusal.c). */
 void grammar_JOB_model(struct harness_draw *draw)
 {
-    static const char *const names[] = {"mlp", "branchy", "exact_linear", "module_child"};
+    static const char *const names[] = {"mlp",     "branchy", "exact_linear", "module_child",
+                                        "convnet", "gpt",     "moe"};
+    static const unsigned weights[] = {22, 22, 22, 22, 4, 4, 4};
 
-    draw->plan->job.model = names[harness_draw_below(draw, sizeof names / sizeof names[0])];
+    draw->plan->job.model =
+        names[harness_draw_weighted(draw, weights, sizeof weights / sizeof weights[0])];
 }
 
 static bool is_model(const struct harness_draw *draw, const char *name)
 {
     return strcmp(draw->plan->job.model, name) == 0;
+}
+
+static bool is_slow(const struct harness_draw *draw)
+{
+    return is_model(draw, "convnet") || is_model(draw, "gpt");
 }
 
 void grammar_JOB_branch(struct harness_draw *draw)
@@ -72,13 +81,18 @@ void grammar_JOB_skip_rank(struct harness_draw *draw)
     }
 }
 
-/* What the model needs: exact_linear is a regression, the others classify. */
+/* What the model needs: a regression, images, text; the others classify anything. */
 void grammar_JOB_data(struct harness_draw *draw)
 {
     static const char *const classes[] = {"digits", "synthetic"};
 
-    draw->plan->job.data =
-        is_model(draw, "exact_linear") ? "dyadic" : classes[harness_draw_below(draw, 2)];
+    draw->plan->job.data = is_model(draw, "exact_linear") ? "dyadic"
+                           : is_model(draw, "gpt")        ? "text"
+                           : is_model(draw, "convnet")    ? "digits"
+                                                          : classes[harness_draw_below(draw, 2)];
+    if (is_model(draw, "gpt")) { /* short sequences, for time and for enough of them */
+        draw->plan->job.features = harness_draw_between(draw, 2, 6);
+    }
 }
 
 void grammar_JOB_features(struct harness_draw *draw)
@@ -99,27 +113,39 @@ static bool look_at_data(struct harness_draw *draw, struct ref_data *out)
     return draw->status == DDP_OK;
 }
 
-/* Narrow layers: what can go wrong does not depend on the width, and time does. */
+/* How many hidden layers: branchy and moe have one, a convnet and gpt some that cost time. */
+static size_t draw_depth(struct harness_draw *draw)
+{
+    if (is_model(draw, "exact_linear")) {
+        return 0;
+    }
+    if (is_model(draw, "branchy") || is_model(draw, "moe")) {
+        return 1;
+    }
+    return is_model(draw, "convnet") || is_model(draw, "gpt") ? harness_draw_between(draw, 1, 2)
+                                                              : harness_draw_between(draw, 0, 3);
+}
+
+/* Narrow layers: what can go wrong does not depend on the width, and time does. All of gpt's are of
+ * one width. */
 void grammar_JOB_widths(struct harness_draw *draw)
 {
     struct harness_sizes *widths = &draw->plan->job.widths;
+    size_t hidden = draw_depth(draw);
     struct ref_data data;
-    size_t hidden = 1;
 
-    if (!look_at_data(draw, &data)) {
+    /* Now and then the model's own, if they are not those of a slow one. */
+    if ((!is_slow(draw) && harness_draw_chance(draw, 15)) || !look_at_data(draw, &data)) {
         return;
-    }
-    if (is_model(draw, "exact_linear")) {
-        hidden = 0;
-    } else if (!is_model(draw, "branchy")) {
-        hidden = harness_draw_between(draw, 0, 3);
     }
     widths->items = harness_draw_array(draw, hidden + 2, sizeof *widths->items);
     if (widths->items != NULL) {
         widths->count = hidden + 2;
         widths->items[0] = data.feature_count;
         for (size_t i = 1; i <= hidden; i++) {
-            widths->items[i] = harness_draw_between(draw, 1, 12);
+            widths->items[i] = i > 1 && is_model(draw, "gpt")
+                                   ? widths->items[1]
+                                   : harness_draw_between(draw, 1, is_slow(draw) ? 4 : 12);
         }
         widths->items[hidden + 1] = data.labels != NULL ? data.class_count : data.target_count;
     }
@@ -194,6 +220,32 @@ void grammar_JOB_shard_sizes(struct harness_draw *draw)
     job->shard_sizes = NULL;
 }
 
+/* " by <algorithm>", or nothing: one algorithm for each kind of a job. Those of all-reduces and
+ * all-gathers are keys of their own. */
+static void add_algorithm(const struct harness_job *job, const char *kind, char *text,
+                          size_t size_bytes)
+{
+    const struct ddp_algorithm *table;
+    size_t count = 0;
+    size_t fitting = 0;
+
+    if (strcmp(kind, "all_reduce") == 0 || strcmp(kind, "all_gather") == 0) {
+        return;
+    }
+    table = ddp_algorithm_table(&count);
+    for (size_t i = 0; i < count; i++) {
+        fitting += strcmp(ddp_coll_kind_name(table[i].kind), kind) == 0;
+    }
+    for (size_t i = 0, k = 0; i < count; i++) {
+        if (strcmp(ddp_coll_kind_name(table[i].kind), kind) == 0 &&
+            k++ == job->seed % (fitting + 1)) {
+            size_t used = strlen(text);
+
+            (void)snprintf(text + used, size_bytes - used, " by %s", table[i].name);
+        }
+    }
+}
+
 /* Under join nothing mirrors them. */
 void grammar_JOB_posts(struct harness_draw *draw)
 {
@@ -201,7 +253,7 @@ void grammar_JOB_posts(struct harness_draw *draw)
                                         "broadcast",      "all_reduce", "barrier"};
     static const char *const dtypes[] = {"f32", "f16", "bf16", "i32", "i64"};
     static const char *const redops[] = {"sum", "max", "min"};
-    enum { KIND_COUNT = 7, TEXT_BYTES = 64, TEXTS_MAX = 3 };
+    enum { KIND_COUNT = 7, TEXT_BYTES = 96, TEXTS_MAX = 3 };
     struct harness_job *job = &draw->plan->job;
     size_t count = harness_draw_between(draw, 1, TEXTS_MAX);
 
@@ -230,6 +282,7 @@ void grammar_JOB_posts(struct harness_draw *draw)
                            (unsigned)harness_draw_below(draw, 70), is_sum ? " " : "",
                            is_sum ? redops[harness_draw_below(draw, 3)] : "", root);
         }
+        add_algorithm(job, kinds[kind], text, TEXT_BYTES);
         job->posts.items[i] = text;
         job->posts.count++;
     }
@@ -285,7 +338,8 @@ void grammar_JOB_find_unused_parameters(struct harness_draw *draw)
 {
     struct harness_job *job = &draw->plan->job;
 
-    job->find_unused_parameters = job->branch != REF_BRANCH_BOTH || harness_draw_chance(draw, 30);
+    job->find_unused_parameters =
+        job->branch != REF_BRANCH_BOTH || is_model(draw, "moe") || harness_draw_chance(draw, 30);
 }
 
 /* Only where every rank trains to the end: one that has ended takes no part in a checkpoint. */
@@ -299,6 +353,40 @@ void grammar_JOB_checkpoint_every(struct harness_draw *draw)
         }
     }
     job->checkpoint_every = (uint32_t)harness_draw_between(draw, 1, job->steps);
+}
+
+/* PyTorch's order follows the order of gradients, which the planner does not work out: where a
+ * fault is placed at a bucket, it is the other one. */
+void grammar_JOB_bucket_order(struct harness_draw *draw)
+{
+    if (draw->is_healthy) {
+        draw->plan->job.bucket_order = HARNESS_BUCKET_ORDER_PYTORCH;
+    }
+}
+
+/* Not under join, and of models without buffers (check_job.c). What faults do beside evaluations
+ * the planner does not know. */
+void grammar_JOB_evaluate_every(struct harness_draw *draw)
+{
+    struct harness_job *job = &draw->plan->job;
+
+    if (draw->is_healthy && !job->join.is_set && !is_model(draw, "branchy") &&
+        !is_model(draw, "convnet")) {
+        job->evaluate_every = (uint32_t)harness_draw_between(draw, 1, job->steps);
+    }
+}
+
+/* Nodes of any sizes, their ranks anywhere: only hierarchical asks, and whoever does not must not
+ * mind. */
+void grammar_JOB_nodes(struct harness_draw *draw)
+{
+    struct harness_job *job = &draw->plan->job;
+    size_t count = 1 + harness_draw_below(draw, job->ranks);
+
+    job->nodes = harness_draw_array(draw, job->ranks, sizeof *job->nodes);
+    for (uint32_t rank = 0; job->nodes != NULL && rank < job->ranks; rank++) {
+        job->nodes[rank] = harness_draw_below(draw, count);
+    }
 }
 
 /* The core's own schedules: what else there is needs a card or MPI. */

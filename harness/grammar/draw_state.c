@@ -4,6 +4,7 @@
 
 #include "harness/grammar/draw.h"
 #include "harness/grammar/job.h"
+#include "harness/plan/posted.h"
 
 static struct harness_optimizer *optimizer_of(struct harness_draw *draw)
 {
@@ -128,7 +129,19 @@ void grammar_RESTORE_edit(struct harness_draw *draw)
     }
 }
 
+/* The ranks that job.posts name as roots are among them. */
 void grammar_RESTORE_ranks(struct harness_draw *draw)
 {
-    draw->plan->restore.ranks = (uint32_t)harness_draw_between(draw, 1, draw->plan->job.ranks);
+    const struct harness_job *job = &draw->plan->job;
+    uint32_t least = 1;
+
+    for (size_t i = 0; i < job->posts.count; i++) {
+        struct harness_posted posted;
+
+        if (harness_posted_parse(job->posts.items[i], &posted, NULL) == DDP_OK &&
+            posted.root >= least) {
+            least = posted.root + 1;
+        }
+    }
+    draw->plan->restore.ranks = (uint32_t)harness_draw_between(draw, least, job->ranks);
 }

@@ -1,6 +1,7 @@
 /* What a plan's job comes to. */
 #include "harness/grammar/job.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "reference/data.h"
@@ -30,9 +31,33 @@ bool harness_grammar_is_even(const struct harness_job *job)
     return true;
 }
 
+bool harness_grammar_is_summed(const struct harness_job *job, uint32_t rank, int64_t step)
+{
+    bool is_other = false;
+
+    for (uint32_t r = 0; r < job->ranks; r++) {
+        is_other = is_other || (r != rank && harness_grammar_full_steps(job, r) > step);
+    }
+    return is_other;
+}
+
 bool harness_grammar_has_state(const struct harness_job *job)
 {
     return job->optimizer.kind == HARNESS_OPTIMIZER_ADAMW || job->optimizer.momentum > 0;
+}
+
+enum harness_verdict harness_grammar_verdict_of_errno(int error)
+{
+    switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+        return HARNESS_VERDICT_RESOURCE_DISK;
+    case EMFILE:
+    case ENFILE:
+        return HARNESS_VERDICT_RESOURCE_FD;
+    default:
+        return HARNESS_VERDICT_CRASH_EXITED;
+    }
 }
 
 /* Names and shapes of the plan's model. */
@@ -48,6 +73,8 @@ static ddp_status describe(struct ddp_mem *mem, const struct harness_job *job,
     config.name = job->model;
     config.branch = job->branch;
     config.skip_rank = job->skip_rank;
+    config.heads = job->heads;
+    config.experts = job->experts;
     config.width_count = job->widths.count;
     for (size_t i = 0; i < job->widths.count && i <= REF_LAYERS_MAX; i++) {
         config.width[i] = job->widths.items[i];
@@ -76,8 +103,11 @@ ddp_status harness_grammar_job_open(struct ddp_mem *mem, const struct harness_pl
     model = (struct harness_tables){
         tables.params, tables.param_count, tables.buffers,         tables.buffer_count, NULL,
         NULL,          tables.batch_norms, tables.batch_norm_count};
-    /* A layer is a weight and a bias, in the models whose layers are all used. */
-    out->layer_count = out->has_buffers ? 1 : (uint32_t)(tables.param_count / 2);
+    out->uses_all = job->branch == REF_BRANCH_BOTH && strcmp(job->model, "moe") != 0;
+    /* A layer is a weight and a bias, in the models that are a row of layers. */
+    out->layer_count = out->has_buffers || !out->uses_all || strcmp(job->model, "gpt") == 0
+                           ? 1
+                           : (uint32_t)(tables.param_count / 2);
     if (job->join.is_set) {
         counts = ddp_mem_array(mem, job->ranks, sizeof *counts);
         if (counts == NULL) {
@@ -109,6 +139,11 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
     case DDP_FAULT_POINT_CONFIG:
         /* Strict semantics compare configurations; whoever differs is plain from three ranks on. */
         return job->job->semantics == HARNESS_SEMANTICS_STRICT && job->job->ranks > 2
+                   ? HARNESS_GRAMMAR_AT_START
+                   : HARNESS_GRAMMAR_NOWHERE;
+    case DDP_FAULT_POINT_MODEL_BUFFERS:
+        return job->has_buffers && job->job->semantics == HARNESS_SEMANTICS_STRICT &&
+                       job->job->ranks > 2
                    ? HARNESS_GRAMMAR_AT_START
                    : HARNESS_GRAMMAR_NOWHERE;
     case DDP_FAULT_POINT_STEP_BEGIN:
@@ -152,8 +187,8 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
         return HARNESS_GRAMMAR_AT_END;
     /* Not drawn: data/epoch (only where data is used more than once), buffer/updated (running
      * statistics of branchy alone), collective/schedule (where a schedule is compiled depends on
-     * what was before), checkpoint/load (in a restore run, which faults here do not have), and
-     * those of NCCL, MPI and cards. */
+     * what was before), message/recv (which comes first differs on proc), checkpoint/load (in a
+     * restore run, which faults here do not have), and those of NCCL, MPI and cards. */
     default:
         break;
     }

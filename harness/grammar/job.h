@@ -11,6 +11,7 @@ struct harness_grammar_job {
     size_t param_count;
     uint32_t layer_count;
     bool has_buffers;
+    bool uses_all; /* every rank uses every parameter in every pass */
     struct harness_program program;
 };
 /* Everything in mem, a pool. Errors: E_NOMEM; of the tables of a model or dataset. */
@@ -24,6 +25,10 @@ uint64_t harness_grammar_passes(const struct harness_job *job, uint32_t rank);
 uint32_t harness_grammar_full_steps(const struct harness_job *job, uint32_t rank);
 /* Every rank has as many micro-batches. */
 bool harness_grammar_is_even(const struct harness_job *job);
+/* Another rank than this one has data in that step, so that its part of the sums is not zero. */
+bool harness_grammar_is_summed(const struct harness_job *job, uint32_t rank, int64_t step);
+/* What a call of files failed with says which resource ran out, if one did. */
+enum harness_verdict harness_grammar_verdict_of_errno(int error);
 /* The optimizer keeps a state beside the parameters. */
 bool harness_grammar_has_state(const struct harness_job *job);
 

@@ -81,6 +81,8 @@ enum ddp_fault_action harness_action_take(const struct harness_actor *actor, uin
         return answer_of(leak_file(actor->env->files));
     case HARNESS_ACTION_DUP:
         return DDP_FAULT_DUP;
+    case HARNESS_ACTION_OVERTAKEN:
+        return DDP_FAULT_OVERTAKEN;
     case HARNESS_ACTION_FAIL:
         return DDP_FAULT_FAIL;
     case HARNESS_ACTION_CORRUPT:

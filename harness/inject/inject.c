@@ -14,6 +14,7 @@
 
 #include "harness/inject/action.h"
 #include "harness/inject/io.h"
+#include "harness/inject/link.h"
 #include "harness/inject/memory.h"
 #include "harness/inject/rules.h"
 #include "harness/plan/names.h"
@@ -192,6 +193,22 @@ struct ddp_files *harness_injector_files(struct harness_injector *injector, stru
 struct ddp_mem *harness_injector_mem(struct harness_injector *injector)
 {
     return harness_memory_mem(injector->memory);
+}
+
+ddp_status harness_injector_transport(struct harness_injector *injector,
+                                      struct ddp_transport **transport)
+{
+    ddp_status status;
+
+    if (injector == NULL ||
+        !ddp_fault_point_is_armed(&injector->hook, DDP_FAULT_POINT_MESSAGE_RECV)) {
+        return DDP_OK;
+    }
+    status = harness_link_create(injector->env, *transport, transport);
+    if (status != DDP_OK) {
+        (*transport)->ops->destroy(*transport);
+    }
+    return status;
 }
 
 const char *harness_injector_variable(const struct harness_injector *injector, const char *name,

@@ -9,6 +9,7 @@
 
 #include "ddpcore/seam/env.h"
 #include "ddpcore/store/store.h"
+#include "ddpcore/transport/transport.h"
 #include "harness/plan/plan.h"
 
 #ifdef __cplusplus
@@ -44,6 +45,11 @@ struct ddp_files *harness_injector_files(struct harness_injector *injector,
 /* The memory that the rank is to use, in place of its environment's when the injector was created.
  */
 struct ddp_mem *harness_injector_mem(struct harness_injector *injector);
+/* The transport that the rank is to use in place of this one, which it takes over: itself, unless a
+ * fault of the plan strikes messages that come to this rank. injector may be NULL. Errors: E_NOMEM;
+ * it is destroyed then. */
+DDP_MUST_USE ddp_status harness_injector_transport(struct harness_injector *injector,
+                                                   struct ddp_transport **transport);
 /* Who the rank is, from the variables that lookup gives, as faults changed them; records it.
  * Errors: those of ddp_rendezvous_parse. injector may be NULL. */
 DDP_MUST_USE ddp_status

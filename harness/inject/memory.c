@@ -17,7 +17,7 @@ struct armed {
 struct harness_memory {
     struct ddp_mem mem; /* first: the table's pointer is this one */
     struct ddp_mem *inner;
-    struct ddp_env *env;
+    struct ddp_recorder *recorder; /* probes hide the environment's */
     const struct harness_plan *plan;
     struct armed *armed; /* [plan->fault_count] */
     bool is_any_armed;
@@ -46,7 +46,7 @@ static bool is_exhausted(struct harness_memory *memory)
             is_failing = true;
             if (!armed->is_recorded) {
                 armed->is_recorded = true;
-                ddp_recorder_event(memory->env->recorder, DDP_EVENT_FAULT_FIRED, i,
+                ddp_recorder_event(memory->recorder, DDP_EVENT_FAULT_FIRED, i,
                                    (uint64_t)memory->plan->faults[i].point, armed->hit, 0, 0);
             }
         }
@@ -103,7 +103,7 @@ ddp_status harness_memory_create(struct ddp_env *env, const struct harness_plan 
     }
     memory->mem = (struct ddp_mem){memory_alloc, memory_free};
     memory->inner = env->mem;
-    memory->env = env;
+    memory->recorder = env->recorder;
     memory->plan = plan;
     *out = memory;
     return DDP_OK;

@@ -9,103 +9,14 @@
  * was recorded before (emulation/compare.h), so each such finding is an error of its own. They do
  * explain that replicas differ.
  *
- * Kinds are in the order of cause and effect: no row leads back, and within a kind the rows follow
- * an order of their own (sequence number, then who found it; depth; stage), so there is no circle.
- */
+ * No row leads back in the order of kinds (kind.h), and within a kind the rows follow an order of
+ * their own (sequence number, then who found it; depth; stage), so there is no circle. */
 #include "harness/judge/cause.h"
 
 #include "harness/judge/buckets.h"
+#include "harness/judge/kind.h"
 #include "harness/judge/samples.h"
 #include "harness/judge/value.h"
-
-enum kind {
-    KIND_IDENTITY,  /* a rank was told to be somebody else, or nobody */
-    KIND_DEATH,     /* a rank's process is gone */
-    KIND_HELD,      /* a rank does not go on by itself: stopped, or busy for too long */
-    KIND_MISUSE,    /* the core was used wrongly */
-    KIND_ENDED,     /* a rank ended early or ran out of data */
-    KIND_SAMPLES,   /* a rank trained on other samples, or on too few */
-    KIND_OPERATION, /* a rank posted something else than planned */
-    KIND_ALGORITHM, /* a collective's schedule or tree is wrong, whoever runs it */
-    KIND_RACE,      /* device work without an order: values may be wrong, messages are right */
-    KIND_VALUE,     /* a value differs */
-    KIND_REPORT,    /* ranks reported that operations or models differ */
-    KIND_FAILURE,   /* a rank reported that something failed */
-    KIND_WAIT,      /* ranks wait for others */
-    KIND_FILE,      /* a checkpoint */
-    KIND_OTHER
-};
-
-static enum kind kind_of_crash(const struct harness_finding *finding)
-{
-    DDP_ASSERT(harness_verdict_family(finding->verdict) == HARNESS_FAMILY_CRASH);
-    if (finding->verdict == HARNESS_VERDICT_CRASH_FINISHED_EARLY) {
-        return KIND_ENDED;
-    }
-    return finding->oracle == HARNESS_ORACLE_USAGE ? KIND_FAILURE : KIND_DEATH;
-}
-
-/* What the monitor calls a hang of a rank has its cause in that rank; a circle of waits, a
- * collective that does not start or end, and what the oracles find later may come from others. */
-static enum kind kind_of_hang(const struct harness_finding *finding)
-{
-    DDP_ASSERT(harness_verdict_family(finding->verdict) == HARNESS_FAMILY_HANG);
-    switch (finding->verdict) {
-    case HARNESS_VERDICT_HANG_CYCLE:
-    case HARNESS_VERDICT_HANG_NOT_LAUNCHED:
-    case HARNESS_VERDICT_HANG_DEVICE_COMM:
-    case HARNESS_VERDICT_HANG_RECOVERY:
-        return KIND_WAIT;
-    case HARNESS_VERDICT_HANG_NOT_JOINED:
-    case HARNESS_VERDICT_HANG_HOST:
-        return finding->oracle == HARNESS_ORACLE_MONITOR ? KIND_HELD : KIND_WAIT;
-    default:
-        return KIND_HELD;
-    }
-}
-
-/* About a schedule or a tree itself: it blames no rank. What a rank made of a schedule does. */
-static bool is_proof(const struct harness_finding *finding)
-{
-    return finding->oracle == HARNESS_ORACLE_TREE ||
-           (finding->oracle == HARNESS_ORACLE_SCHEDULE &&
-            harness_rank_set_is_empty(&finding->culprits));
-}
-
-static enum kind kind_of(const struct harness_finding *finding)
-{
-    if (is_proof(finding)) {
-        /* No value and no message depends on the number of a round: nothing follows from it. */
-        return finding->verdict == HARNESS_VERDICT_MISMATCH_ORDER ? KIND_OTHER : KIND_ALGORITHM;
-    }
-    switch (harness_verdict_family(finding->verdict)) {
-    case HARNESS_FAMILY_CRASH:
-        return kind_of_crash(finding);
-    case HARNESS_FAMILY_HANG:
-        return kind_of_hang(finding);
-    case HARNESS_FAMILY_USAGE:
-        return finding->verdict == HARNESS_VERDICT_USAGE_UNORDERED ? KIND_RACE : KIND_MISUSE;
-    case HARNESS_FAMILY_MISMATCH:
-        return finding->mode == HARNESS_MODE_STATUS ? KIND_REPORT : KIND_OPERATION;
-    case HARNESS_FAMILY_DATA:
-        return finding->verdict == HARNESS_VERDICT_DATA_UNEVEN ? KIND_ENDED : KIND_SAMPLES;
-    case HARNESS_FAMILY_VALUE:
-        return KIND_VALUE;
-    case HARNESS_FAMILY_CHECKPOINT:
-        return KIND_FILE;
-    case HARNESS_FAMILY_RESOURCE:
-        return finding->verdict == HARNESS_VERDICT_RESOURCE_LEAK ? KIND_OTHER : KIND_FAILURE;
-    case HARNESS_FAMILY_LAUNCH:
-        if (finding->verdict == HARNESS_VERDICT_LAUNCH_ENVIRONMENT) {
-            return harness_rank_set_is_empty(&finding->culprits) ? KIND_REPORT : KIND_IDENTITY;
-        }
-        return finding->verdict == HARNESS_VERDICT_LAUNCH_CONNECT ? KIND_FAILURE : KIND_OTHER;
-    case HARNESS_FAMILY_NONE:
-    case HARNESS_FAMILY_SLOW:
-        break;
-    }
-    return KIND_OTHER;
-}
 
 /* --- operations ------------------------------------------------------------------------------- */
 
@@ -314,7 +225,7 @@ static bool is_of_that_rank(const struct harness_paths *paths, const struct harn
 static bool is_own_failure(const struct harness_finding *b)
 {
     return harness_verdict_family(b->verdict) == HARNESS_FAMILY_RESOURCE ||
-           b->status == DDP_E_INJECTED;
+           b->status == DDP_E_INJECTED || b->status == DDP_E_MESSAGE;
 }
 
 /* It failed for the same reason, or inside a collective with such a rank. */
@@ -371,6 +282,30 @@ static bool is_ungrouped(const struct harness_paths *paths, const struct harness
     return b->op.seq == 0 && b->phase <= (int32_t)DDP_PHASE_INIT;
 }
 
+/* It failed inside a collective with a rank that had failed for want of something. */
+static bool is_failed_beside(const struct harness_paths *paths, const struct harness_finding *a,
+                             const struct harness_finding *b)
+{
+    return is_own_failure(a) && !is_own_failure(b) && !harness_path_is_common(a, b) &&
+           harness_path_is_open(paths, b, b->op.seq) && harness_path_is_owed(paths, a, b);
+}
+
+/* Outside of collectives ranks wait until all have come, and one of them failed before it did. */
+static bool is_unmet(const struct harness_paths *paths, const struct harness_finding *a,
+                     const struct harness_finding *b)
+{
+    bool is_told =
+        b->verdict == HARNESS_VERDICT_HANG_RECOVERY; /* to end, where it is not blocked */
+    bool is_waiting =
+        b->verdict == HARNESS_VERDICT_HANG_CYCLE ||
+        (is_told && b->phase <= (int32_t)DDP_PHASE_INIT) ||
+        (b->verdict == HARNESS_VERDICT_HANG_NOT_JOINED && harness_rank_set_is_empty(&b->culprits));
+
+    (void)paths;
+    return is_own_failure(a) && is_waiting && !b->op.is_set && !harness_path_is_common(a, b) &&
+           (b->step < 0 || harness_path_is_in_time(a, b));
+}
+
 /* Two are told to be rank 0, which hosts the store: one of them finds its port in use. */
 static bool is_second_host(const struct harness_paths *paths, const struct harness_finding *a,
                            const struct harness_finding *b)
@@ -404,7 +339,7 @@ static bool is_told_so(const struct harness_paths *paths, const struct harness_f
 /* --- the table -------------------------------------------------------------------------------- */
 
 static const struct {
-    enum kind cause, consequence;
+    enum harness_cause_kind cause, consequence;
     bool (*is_path)(const struct harness_paths *paths, const struct harness_finding *a,
                     const struct harness_finding *b);
     const char *words;
@@ -464,7 +399,9 @@ static const struct {
     {KIND_VALUE, KIND_REPORT, is_left_out, "that rank took no part in the operation"},
     {KIND_FAILURE, KIND_FAILURE, is_without_host, "that one hosts the store"},
     {KIND_FAILURE, KIND_WAIT, is_without_host, "that one hosts the store"},
+    {KIND_FAILURE, KIND_FAILURE, is_failed_beside, "it failed in a collective with that rank"},
     {KIND_FAILURE, KIND_WAIT, is_awaited, "they wait for that rank"},
+    {KIND_FAILURE, KIND_WAIT, is_unmet, "that rank did not come any more"},
     {KIND_WAIT, KIND_WAIT, is_held_up, "its device holds the others up"},
     {KIND_WAIT, KIND_WAIT, is_seen_live, "the same wait"},
     {KIND_WAIT, KIND_WAIT, is_given_up, "the others gave up waiting for it"},
@@ -477,8 +414,8 @@ static const struct {
 static const char *find_path(const struct harness_paths *paths, const struct harness_finding *a,
                              const struct harness_finding *b)
 {
-    enum kind cause = kind_of(a);
-    enum kind consequence = kind_of(b);
+    enum harness_cause_kind cause = harness_cause_kind_of(a);
+    enum harness_cause_kind consequence = harness_cause_kind_of(b);
 
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         DDP_ASSERT(rules[i].cause <= rules[i].consequence); /* else there might be a circle */

@@ -43,7 +43,7 @@ extern "C" {
     X(HARNESS_CONFORM_ORDERS, "any_order",                                                        \
       "messages may arrive in any order: every rank ends well, with the same bits")               \
     X(HARNESS_CONFORM_SPOILED, "no_silent_loss",                                                  \
-      "a message is lost, comes twice or cut short: if a result is wrong, some rank notices")     \
+      "a message is lost, comes twice or cut short: no rank takes a wrong result for right")      \
     X(HARNESS_CONFORM_KILLED, "dies_anywhere",                                                    \
       "a rank dies before any message: the others get an error or the right result")
 enum harness_conform_property {

@@ -8,41 +8,12 @@ static struct harness_lab_lane *lane_to(struct harness_lab_gated *gate, uint32_t
     return &gate->lane[peer];
 }
 
-static void *gate_alloc(struct ddp_transport *transport, size_t size_bytes)
-{
-    struct ddp_transport *inner = ((struct harness_lab_gated *)transport)->inner;
-
-    return inner->ops->alloc(inner, size_bytes);
-}
-
-static void gate_free(struct ddp_transport *transport, void *data)
-{
-    struct ddp_transport *inner = ((struct harness_lab_gated *)transport)->inner;
-
-    inner->ops->free(inner, data);
-}
-
-static ddp_status gate_send_post(struct ddp_transport *transport, uint32_t peer,
-                                 const struct ddp_message *message, uint64_t *out_ticket)
-{
-    struct ddp_transport *inner = ((struct harness_lab_gated *)transport)->inner;
-
-    return inner->ops->send_post(inner, peer, message, out_ticket);
-}
-
-static ddp_status gate_send_poll(struct ddp_transport *transport, uint32_t peer, uint64_t ticket)
-{
-    struct ddp_transport *inner = ((struct harness_lab_gated *)transport)->inner;
-
-    return inner->ops->send_poll(inner, peer, ticket);
-}
-
 static ddp_status gate_recv_peek(struct ddp_transport *transport, uint32_t peer,
                                  struct ddp_message *out)
 {
     struct harness_lab_gated *gate = (struct harness_lab_gated *)transport;
     struct harness_lab_lane *lane = lane_to(gate, peer);
-    ddp_status status = gate->inner->ops->recv_peek(gate->inner, peer, out);
+    ddp_status status = gate->relay.inner->ops->recv_peek(gate->relay.inner, peer, out);
 
     if (status == DDP_E_PEER_DIED && gate->is_deaf) {
         return DDP_PENDING;
@@ -51,7 +22,7 @@ static ddp_status gate_recv_peek(struct ddp_transport *transport, uint32_t peer,
         return status;
     }
     if (lane->taken < lane->allowed && lane->spoiling == HARNESS_LAB_DROPPED) {
-        gate->inner->ops->recv_ack(gate->inner, peer);
+        gate->relay.inner->ops->recv_ack(gate->relay.inner, peer);
         lane->taken++;
         lane->spoiling = HARNESS_LAB_KEPT;
         return DDP_PENDING;
@@ -82,64 +53,33 @@ static void gate_recv_ack(struct ddp_transport *transport, uint32_t peer)
         lane->spoiling = HARNESS_LAB_KEPT;
         return;
     }
-    gate->inner->ops->recv_ack(gate->inner, peer);
+    gate->relay.inner->ops->recv_ack(gate->relay.inner, peer);
     lane->taken++;
     lane->spoiling = HARNESS_LAB_KEPT;
 }
 
-static void gate_revoke(struct ddp_transport *transport, const struct ddp_revocation *revocation)
-{
-    struct ddp_transport *inner = ((struct harness_lab_gated *)transport)->inner;
-
-    inner->ops->revoke(inner, revocation);
-}
-
-static bool gate_is_revoked(struct ddp_transport *transport, struct ddp_revocation *out)
-{
-    struct ddp_transport *inner = ((struct harness_lab_gated *)transport)->inner;
-
-    return inner->ops->is_revoked(inner, out);
-}
-
 static int32_t gate_dead_peer(struct ddp_transport *transport)
 {
-    const struct harness_lab_gated *gate = (const struct harness_lab_gated *)transport;
-
-    return gate->is_deaf ? -1 : gate->inner->ops->dead_peer(gate->inner);
-}
-
-static void gate_hint(struct ddp_transport *transport, struct ddp_idle_hint *hint)
-{
-    struct ddp_transport *inner = ((struct harness_lab_gated *)transport)->inner;
-
-    inner->ops->hint(inner, hint);
-}
-
-static void gate_destroy(struct ddp_transport *transport)
-{
-    struct ddp_transport *inner = ((struct harness_lab_gated *)transport)->inner;
-
-    inner->ops->destroy(inner);
+    return ((const struct harness_lab_gated *)transport)->is_deaf ? -1
+                                                                  : ddp_relay_dead_peer(transport);
 }
 
 static const struct ddp_transport_ops gate_ops = {.name = "gate",
-                                                  .alloc = gate_alloc,
-                                                  .free = gate_free,
-                                                  .send_post = gate_send_post,
-                                                  .send_poll = gate_send_poll,
+                                                  .alloc = ddp_relay_alloc,
+                                                  .free = ddp_relay_free,
+                                                  .send_post = ddp_relay_send_post,
+                                                  .send_poll = ddp_relay_send_poll,
                                                   .recv_peek = gate_recv_peek,
                                                   .recv_ack = gate_recv_ack,
-                                                  .revoke = gate_revoke,
-                                                  .is_revoked = gate_is_revoked,
+                                                  .revoke = ddp_relay_revoke,
+                                                  .is_revoked = ddp_relay_is_revoked,
                                                   .dead_peer = gate_dead_peer,
-                                                  .hint = gate_hint,
-                                                  .destroy = gate_destroy};
+                                                  .hint = ddp_relay_hint,
+                                                  .destroy = ddp_relay_destroy};
 
 void harness_lab_gated_init(struct harness_lab_gated *gate, struct ddp_transport *inner,
                             struct harness_lab_lane *lane)
 {
-    gate->base = *inner;
-    gate->base.ops = &gate_ops;
-    gate->inner = inner;
+    ddp_relay_init(&gate->relay, &gate_ops, inner);
     gate->lane = lane;
 }

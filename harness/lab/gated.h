@@ -3,7 +3,7 @@
 #ifndef HARNESS_LAB_GATED_H
 #define HARNESS_LAB_GATED_H
 
-#include "ddpcore/transport/transport.h"
+#include "ddpcore/transport/relay.h"
 
 enum { HARNESS_LAB_FLIPPED_BYTES = 4096 };
 
@@ -24,8 +24,7 @@ struct harness_lab_lane {
 };
 
 struct harness_lab_gated {
-    struct ddp_transport base;
-    struct ddp_transport *inner;
+    struct ddp_relay relay;
     struct harness_lab_lane *lane;                    /* [peer] */
     bool is_deaf;                                     /* deaths are not passed on */
     unsigned char flipped[HARNESS_LAB_FLIPPED_BYTES]; /* a message in which a bit is another one */

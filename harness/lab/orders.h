@@ -34,8 +34,8 @@ struct harness_orders_result {
 /* All ranks end well in every order, and with the same bits. Errors: E_NOMEM, those of the core. */
 DDP_MUST_USE ddp_status harness_orders_all(const struct harness_orders_config *config,
                                            struct harness_orders_result *out, struct ddp_err *err);
-/* Each message in turn is lost, comes twice, or comes cut short. Where a rank takes a wrong result
- * for right then, some rank gets an error or goes on waiting, in that call or the next. */
+/* Each message in turn is lost, comes twice, or comes cut short: no rank takes a wrong result for
+ * right then. Where a bit of it changes, some rank notices, in that call or the next. */
 DDP_MUST_USE ddp_status harness_orders_spoiled(const struct harness_orders_config *config,
                                                struct harness_orders_result *out,
                                                struct ddp_err *err);

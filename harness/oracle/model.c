@@ -255,8 +255,8 @@ static bool is_list_received(const struct harness_emulation *e, uint32_t rank)
     return true;
 }
 
-/* Lists of new buckets that are not what rank 0's gradients give. Rank 0 made the list: where its
- * own is another one, the others only got it. */
+/* Lists of new buckets that are not what rank 0's gradients give. Rank 0 made the list: who has the
+ * same wrong one as rank 0 only got it. */
 static void check_lists(const struct harness_emulation *e, struct harness_findings *out)
 {
     const uint64_t planned = e->input->program->rebuilt_hash;
@@ -270,8 +270,8 @@ static void check_lists(const struct harness_emulation *e, struct harness_findin
     for (uint32_t r = 0; r < e->world; r++) {
         const struct ddp_event_entry *rebuilt = harness_evidence_rebuilt(e, r);
 
-        if (rebuilt != NULL && is_list_received(e, r) &&
-            rebuilt->arg[1] != (is_made_wrong ? first->arg[1] : planned)) {
+        if (rebuilt != NULL && is_list_received(e, r) && rebuilt->arg[1] != planned &&
+            !(is_made_wrong && rebuilt->arg[1] == first->arg[1])) {
             harness_rank_set_add(&finding.culprits, r);
         }
     }

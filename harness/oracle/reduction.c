@@ -172,6 +172,7 @@ ddp_status harness_check_reduction(const struct harness_emulation *e, struct har
             report(e, &e->compare.items[i], out);
         }
     }
+    harness_reduction_check_found(e, out);
     DDP_TRY(harness_reduction_check_posted(e, out, err));
     return harness_emulation_is_restore(e) ? DDP_OK : check_used_maps(e, out);
 }

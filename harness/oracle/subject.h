@@ -41,6 +41,9 @@ bool harness_usage_check_links(const struct harness_emulation *emulation,
                                uint32_t ends[2]);
 
 /* reduction_posted.c: the part of the reduction oracle about job.posts. */
+/* Flags of gradients that are not finite. */
+void harness_reduction_check_found(const struct harness_emulation *emulation,
+                                   struct harness_findings *out);
 ddp_status harness_reduction_check_posted(const struct harness_emulation *emulation,
                                           struct harness_findings *out, struct ddp_err *err);
 

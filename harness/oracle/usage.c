@@ -19,6 +19,7 @@ static const struct {
      "parameters got no gradient and find_unused_parameters is off"},
     {DDP_E_READY_TWICE, HARNESS_VERDICT_USAGE_READY_TWICE, "a gradient was ready twice"},
     {DDP_E_MISMATCH, HARNESS_VERDICT_MISMATCH_OP, "ranks posted different operations"},
+    {DDP_E_MESSAGE, HARNESS_VERDICT_MISMATCH_MESSAGE, "messages were lost or came out of turn"},
     {DDP_E_MODEL, HARNESS_VERDICT_MISMATCH_MODEL, "another model or configuration"},
     {DDP_E_MEMBER, HARNESS_VERDICT_LAUNCH_ENVIRONMENT, "who is which rank, or of how many"},
     {DDP_E_EARLY_TERMINATION, HARNESS_VERDICT_DATA_UNEVEN, "a rank ran out of data inside join"},
@@ -71,7 +72,7 @@ static void note(struct reports *reports, const struct harness_trace_event *even
 /* A collective that failed says its number; other errors say other things there. */
 static void note_detail(struct reports *reports, ddp_status status, uint64_t detail)
 {
-    bool is_seq = status == DDP_E_MISMATCH || status == DDP_E_TIMEOUT;
+    bool is_seq = status == DDP_E_MISMATCH || status == DDP_E_TIMEOUT || status == DDP_E_MESSAGE;
 
     if (is_seq && detail != 0 && (reports->seq == 0 || detail < reports->seq)) {
         reports->seq = detail;
@@ -243,6 +244,43 @@ static void refine_ended(const struct harness_emulation *e, struct harness_findi
     }
 }
 
+/* A message is lost between two ranks, and neither end is to blame more than the other. Of several,
+ * the first that was noticed: it ended the group. */
+static void blame_ends(const struct harness_emulation *e, struct harness_finding *finding)
+{
+    const struct harness_trace_event *first = NULL;
+    const uint64_t *arg;
+    size_t used = strlen(finding->text);
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_MESSAGE_ASTRAY, &count);
+
+        if (count > 0 && list[0]->entry.arg[1] < e->world &&
+            (first == NULL || list[0]->entry.time_ns < first->entry.time_ns)) {
+            first = list[0];
+        }
+    }
+    if (first == NULL) {
+        return;
+    }
+    arg = first->entry.arg;
+    harness_rank_set_clear(&finding->culprits);
+    harness_rank_set_add(&finding->culprits, first->rank);
+    harness_rank_set_add(&finding->culprits, (uint32_t)arg[1]);
+    finding->step = first->entry.phase > DDP_PHASE_INIT ? (int32_t)first->entry.step : -1;
+    finding->phase = first->entry.phase;
+    harness_subject_set_op(e, arg[0], finding);
+    (void)snprintf(
+        finding->text + used, sizeof(finding->text) - used,
+        "; in collective %llu message %llu from rank %llu came to rank %u, where message "
+        "%llu was due: %s",
+        (unsigned long long)arg[0], (unsigned long long)arg[2], (unsigned long long)arg[1],
+        first->rank, (unsigned long long)arg[3],
+        arg[2] > arg[3] ? "what was before it has not come" : "it came again");
+}
+
 /* A restore run that finds no file: the run before wrote none. */
 static bool is_without_checkpoint(const struct harness_emulation *e, ddp_status status)
 {
@@ -330,6 +368,9 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     (void)snprintf(finding.text, sizeof(finding.text), "%s reported %s: %s",
                    harness_subject_ranks_text(&reports->reported, ranks, sizeof(ranks)),
                    ddp_status_name(status), what);
+    if (status == DDP_E_MESSAGE) {
+        blame_ends(e, &finding);
+    }
     if (status == DDP_E_TIMEOUT) {
         finding.victims = reports->reported;
         harness_usage_blame_awaited(e, reports->time_ns, &finding);

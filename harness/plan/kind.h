@@ -275,9 +275,11 @@ enum harness_variable { HARNESS_VARIABLE_TABLE(HARNESS_KIND_ENUM) HARNESS_VARIAB
     X(HARNESS_PLACE_ARGS, "has no arguments to change; collective/pre has")                       \
     X(HARNESS_PLACE_STREAM, "has no stream for a kernel in this job; forward/layer, "             \
                             "optimizer/pre and collective/launch on device cuda have")            \
-    X(HARNESS_PLACE_TWICE, "cannot be done twice; collective/pre and data/next can")              \
+    X(HARNESS_PLACE_TWICE, "cannot be done twice; collective/pre, data/next and "                 \
+                           "message/recv can")                                                    \
     X(HARNESS_PLACE_SKIPPABLE, "leaves nothing out when it is skipped; bucket/launch, "           \
                                "optimizer/pre and others do")                                     \
+    X(HARNESS_PLACE_MESSAGE, "has no next one that could come first; message/recv has")           \
     X(HARNESS_PLACE_LAUNCH, "comes too late for it; launch/spawn does not")                       \
     X(HARNESS_PLACE_EDITS, "has no keys to change in this job; a guest's checkpoint/key has")
 enum harness_action_place { HARNESS_PLACE_TABLE(HARNESS_KIND_ENUM) HARNESS_PLACE_COUNT };

@@ -271,6 +271,18 @@ static ddp_status emit_posts(struct harness_emitter *emitter)
     return DDP_OK;
 }
 
+/* Whether some rank's gradients are not finite; PyTorch's ranks decide each for itself. */
+static ddp_status emit_found(struct harness_emitter *emitter)
+{
+    struct harness_op op = harness_emit_op(DDP_COLL_ALL_REDUCE, DDP_DTYPE_F32, 1);
+
+    op.redop = DDP_REDOP_MAX;
+    return emitter->job->optimizer.loss_scale > 0 &&
+                   emitter->job->semantics == HARNESS_SEMANTICS_STRICT
+               ? harness_emit(emitter, DDP_PHASE_OPTIMIZER, DDP_ROLE_FOUND_INF, &op)
+               : DDP_OK;
+}
+
 static ddp_status emit_steps(struct harness_emitter *emitter, uint64_t passes)
 {
     const struct harness_job *job = emitter->job;
@@ -286,6 +298,7 @@ static ddp_status emit_steps(struct harness_emitter *emitter, uint64_t passes)
         DDP_TRY(emit_pass(emitter, micro));
         if (micro + 1 == job->micro_batches) {
             DDP_TRY(emit_posts(emitter));
+            DDP_TRY(emit_found(emitter));
         }
         /* Under join nothing mirrors a barrier for the ranks whose data has ended. */
         if (micro + 1 == job->micro_batches && job->checkpoint_every != 0 && !job->join.is_set &&

@@ -15,6 +15,7 @@ struct harness_opaque_lane {
     size_t at;       /* bytes that are over */
     size_t piece;    /* of the send that is under way; 0: none is */
     uint64_t ticket; /* its */
+    uint64_t number; /* of the next message, if the owner does not count */
 };
 
 static void move(const struct harness_opaque *opaque, enum harness_opaque_place place, int32_t peer)
@@ -55,6 +56,16 @@ static int lose(struct harness_opaque *opaque, ddp_status status, const char *wh
     return (int)DDPROVE_COLL_FAILED;
 }
 
+static uint64_t *number_of(struct harness_opaque *opaque, uint32_t peer, bool is_received)
+{
+    uint64_t *number = opaque->owner->number != NULL
+                           ? opaque->owner->number(opaque->owner, peer, is_received)
+                           : NULL;
+    struct harness_opaque_lane *lanes = is_received ? opaque->in : opaque->out;
+
+    return number != NULL ? number : &lanes[peer].number;
+}
+
 static int host_send(void *context, uint32_t peer, const void *data, uint64_t bytes)
 {
     struct harness_opaque *opaque = context;
@@ -70,7 +81,8 @@ static int host_send(void *context, uint32_t peer, const void *data, uint64_t by
             .data = (const char *)data + lane->at,
             .size_bytes = bytes - lane->at < PIECE_BYTES ? (size_t)bytes - lane->at : PIECE_BYTES,
             .seq = opaque->seq,
-            .signature = opaque->signature};
+            .signature = opaque->signature,
+            .number = *number_of(opaque, peer, false)};
         ddp_status status = lane->piece > 0
                                 ? ops->send_poll(opaque->transport, peer, lane->ticket)
                                 : ops->send_post(opaque->transport, peer, &message, &lane->ticket);
@@ -87,19 +99,26 @@ static int host_send(void *context, uint32_t peer, const void *data, uint64_t by
             ddp_recorder_message(opaque->env->recorder);
         } else {
             lane->piece = message.size_bytes;
+            ++*number_of(opaque, peer, false);
         }
     }
     lane->at = 0;
     return (int)DDPROVE_COLL_OK;
 }
 
-/* Whether the message at hand belongs to this call. */
-static bool is_due(const struct harness_opaque *opaque, const struct ddp_message *message,
-                   size_t missing_bytes)
+/* Whether the message at hand is the next one and belongs to this call. */
+static ddp_status judge(struct harness_opaque *opaque, uint32_t peer,
+                        const struct ddp_message *message, size_t missing_bytes)
 {
+    if (message->number != *number_of(opaque, peer, true)) {
+        return opaque->owner->astray != NULL ? opaque->owner->astray(opaque->owner, peer, message)
+                                             : DDP_E_MESSAGE;
+    }
     return message->size_bytes <= missing_bytes &&
-           (!opaque->is_checked ||
-            (message->seq == opaque->seq && message->signature == opaque->signature));
+                   (!opaque->is_checked ||
+                    (message->seq == opaque->seq && message->signature == opaque->signature))
+               ? DDP_OK
+               : DDP_E_MISMATCH;
 }
 
 static int host_recv(void *context, uint32_t peer, void *data, uint64_t bytes)
@@ -115,8 +134,8 @@ static int host_recv(void *context, uint32_t peer, void *data, uint64_t bytes)
         struct ddp_message message;
         ddp_status status = opaque->transport->ops->recv_peek(opaque->transport, peer, &message);
 
-        if (status == DDP_OK && !is_due(opaque, &message, (size_t)bytes - lane->at)) {
-            status = DDP_E_MISMATCH;
+        if (status == DDP_OK) {
+            status = judge(opaque, peer, &message, (size_t)bytes - lane->at);
         }
         if (status != DDP_OK) {
             opaque->awaited = (int32_t)peer;
@@ -125,6 +144,7 @@ static int host_recv(void *context, uint32_t peer, void *data, uint64_t bytes)
         memcpy((char *)data + lane->at, message.data, message.size_bytes);
         lane->at += message.size_bytes;
         opaque->transport->ops->recv_ack(opaque->transport, peer);
+        ++*number_of(opaque, peer, true);
         opaque->waits_since_ns = 0;
         opaque->awaited = -1;
         ddp_recorder_message(opaque->env->recorder);

@@ -30,6 +30,12 @@ struct harness_opaque_owner {
                          const struct ddprove_coll_opaque *plugin);
     /* Why nobody should be waited for any more: an error; else PENDING. NULL: there is nothing. */
     ddp_status (*check)(struct harness_opaque_owner *owner);
+    /* The number of the next message to or from a peer, which is counted up when it has moved.
+     * NULL: they are counted here. */
+    uint64_t *(*number)(struct harness_opaque_owner *owner, uint32_t peer, bool is_received);
+    /* A message has another number: what to say. NULL: E_MESSAGE. */
+    ddp_status (*astray)(struct harness_opaque_owner *owner, uint32_t peer,
+                         const struct ddp_message *message);
     /* peer: whose message is awaited, or -1. */
     void (*moved)(struct harness_opaque_owner *owner, enum harness_opaque_place place,
                   int32_t peer);

@@ -171,7 +171,7 @@ static ddp_status open_transport(void *context, struct ddp_env *env, struct ddp_
                  ? open_tcp(self, env, store, deadline_ns, out, err)
                  : open_shm(self, env, store, deadline_ns, out, err);
     ddp_recorder_wait_end(env->recorder);
-    return status;
+    return status == DDP_OK ? harness_injector_transport(self->injector, out) : status;
 }
 
 static ddp_status open_process(struct rank_process *self, struct ddp_err *err)
@@ -243,7 +243,8 @@ static int rank_main(void)
         .run_dir = getenv("DDPROVE_RUN_DIR"),
         .checkpoint_path = checkpoint != NULL && checkpoint[0] != '\0' ? checkpoint : NULL,
         .program_hash = number_of("DDPROVE_PROGRAM_HASH"),
-        .is_fast = number_of("DDPROVE_FAST") != 0};
+        .is_fast = number_of("DDPROVE_FAST") != 0,
+        .has_threads = true};
     const struct harness_rank_wiring wiring = {&self, open_store, open_transport,
                                                harness_proc_audit_descriptors};
     struct ddp_err err = {""};

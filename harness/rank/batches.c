@@ -103,6 +103,23 @@ struct ddp_sampler_state harness_batches_state(const struct harness_batches *bat
     return ddp_sampler_state(&sampler, place.epoch, place.number * batches->row_count);
 }
 
+bool harness_batches_standing(const struct harness_batches *batches, uint64_t index,
+                              struct ddp_sampler_state *out_begin, uint64_t *out_number)
+{
+    struct place place;
+
+    if (batches->whole_count == 0) {
+        return false;
+    }
+    place = place_of(batches, index);
+    if (batches->is_one_epoch && place.epoch > 0) { /* it has ended: nothing is left to read */
+        return false;
+    }
+    *out_begin = (struct ddp_sampler_state){place.epoch, place.used};
+    *out_number = place.number;
+    return true;
+}
+
 bool harness_batches_begins_epoch(const struct harness_batches *batches, uint64_t index)
 {
     return batches->whole_count > 0 && !batches->is_one_epoch &&

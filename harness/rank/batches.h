@@ -47,6 +47,10 @@ DDP_MUST_USE ddp_status harness_batches_go_on(struct harness_batches *batches, u
  * ones. */
 struct ddp_sampler_state harness_batches_state(const struct harness_batches *batches,
                                                uint64_t index);
+/* Where micro-batch number `index` stands: how its epoch begins in this run, and how many batches
+ * of it are before. false: the rank has no samples. */
+bool harness_batches_standing(const struct harness_batches *batches, uint64_t index,
+                              struct ddp_sampler_state *out_begin, uint64_t *out_number);
 /* A batch of another epoch than the one before: time to tell the sampler. */
 bool harness_batches_begins_epoch(const struct harness_batches *batches, uint64_t index);
 /* Forget to: the new epoch gets the order of the old one. */

@@ -13,8 +13,6 @@
 #define MODULE_PREFIX "module."
 #define OPTIM_PREFIX  "optim."
 #define STEP_SLOT     "step"
-#define SAMPLER_EPOCH "sampler_epoch"
-#define SAMPLER_USED  "sampler_used"
 #define STATE_DTYPE   DDP_DTYPE_F32 /* of the reference's optimizer state */
 
 static ddp_status checkpoint_path(const struct harness_session *session, struct ddp_text *out)
@@ -125,23 +123,6 @@ static ddp_status stage_take(struct stage *stage, size_t size_bytes, const void 
     return DDP_OK;
 }
 
-/* Where the samples go on. Of shares of given sizes, and of ranks that take more or fewer samples
- * at a time than others, no one place says that. */
-static ddp_status set_position(const struct harness_session *session, struct ddp_state_dict *dict)
-{
-    const struct harness_job *job = &session->plan->job;
-    const uint64_t index = session->steps_done * session->job.micro_batches;
-    const struct ddp_sampler_state state = harness_batches_state(&session->batches, index);
-
-    for (uint32_t r = 0; r < job->ranks; r++) {
-        if (job->shard_sizes != NULL || job->batch_per_rank[r] != job->batch_per_rank[0]) {
-            return DDP_OK;
-        }
-    }
-    DDP_TRY(set_meta_u64(dict, SAMPLER_EPOCH, state.epoch));
-    return set_meta_u64(dict, SAMPLER_USED, state.used);
-}
-
 static ddp_status build_dict(struct harness_session *session, struct stage *stage,
                              struct ddp_state_dict *dict)
 {
@@ -173,7 +154,8 @@ static ddp_status build_dict(struct harness_session *session, struct stage *stag
                                ref_optimizer_step_count(session->optimizer, i)));
     }
     DDP_TRY(set_meta_u64(dict, "steps_done", session->steps_done));
-    DDP_TRY(set_position(session, dict));
+    DDP_TRY(harness_session_put_position(session, dict));
+    DDP_TRY(harness_session_save_scale(session, dict));
     DDP_TRY(set_meta_u64(dict, "seed", job->seed));
     DDP_TRY(set_meta_u64(dict, "world_size", job->ranks));
     DDP_TRY(ddp_state_dict_set_meta(dict, "model", job->model));
@@ -447,37 +429,12 @@ out:
     return status;
 }
 
-/* A file that says nothing of samples is gone on from by its steps alone. */
-static ddp_status read_position(struct harness_session *session, const struct ddp_state_dict *file)
-{
-    const char *epoch = ddp_state_dict_meta(file, SAMPLER_EPOCH);
-    const char *used = ddp_state_dict_meta(file, SAMPLER_USED);
-    uint64_t samples = 0;
-
-    if (epoch == NULL && used == NULL) {
-        return DDP_OK;
-    }
-    if (epoch == NULL || used == NULL ||
-        ddp_text_parse_u64(epoch, &session->resume.epoch) != DDP_OK ||
-        session->resume.epoch > INT32_MAX || ddp_text_parse_u64(used, &samples) != DDP_OK ||
-        samples >= session->data->sample_count) {
-        return ddp_err_set(session->err, DDP_E_CORRUPT,
-                           "the checkpoint goes on in epoch \"%.20s\" behind \"%.20s\" of %zu "
-                           "samples",
-                           epoch != NULL ? epoch : "", used != NULL ? used : "",
-                           session->data->sample_count);
-    }
-    session->resume.used = (size_t)samples;
-    session->is_resuming = true;
-    return DDP_OK;
-}
-
 static ddp_status read_progress(struct harness_session *session, const struct ddp_state_dict *file)
 {
     const char *text = ddp_state_dict_meta(file, "steps_done");
     uint64_t steps_done = 0;
 
-    DDP_TRY(read_position(session, file));
+    DDP_TRY(harness_session_take_position(session, file));
     if (text == NULL) {
         return ddp_err_set(session->err, DDP_E_CORRUPT,
                            "the checkpoint does not say how many steps were done");
@@ -497,6 +454,7 @@ static ddp_status load_all(struct harness_session *session, const struct ddp_sta
     size_t slot_count = ref_optimizer_slot_count(session->optimizer);
 
     DDP_TRY(read_progress(session, file));
+    DDP_TRY(harness_session_load_scale(session, file));
     DDP_TRY(load_model(session, file));
     *out_loaded = session->tensor_count;
     if (!session->plan->restore.skip_optimizer_state) {

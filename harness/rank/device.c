@@ -114,7 +114,7 @@ static ddp_status create_nccl(struct harness_session *session, bool is_strict,
                                               &session->nccl, session->err);
 
     if (status != DDP_OK) {
-        transport->ops->destroy(transport);
+        ddp_coll_give_up(session->env, transport, status);
         return status;
     }
     config.library = session->nccl;
@@ -135,7 +135,7 @@ static ddp_status create_mpi(struct harness_session *session, bool is_strict,
                      : ddp_mpi_library_open(path, &session->mpi, session->err);
 
     if (status != DDP_OK) {
-        transport->ops->destroy(transport);
+        ddp_coll_give_up(session->env, transport, status);
         return status;
     }
     config.library = session->mpi;
@@ -182,7 +182,7 @@ static ddp_status create_schedules(struct harness_session *session, bool is_stri
                                           session->err);
     }
     if (status != DDP_OK) {
-        transport->ops->destroy(transport);
+        ddp_coll_give_up(session->env, transport, status);
     }
     return status;
 }

@@ -39,6 +39,25 @@ static ddp_status check_others(struct harness_opaque_owner *owner)
                : ddp_coll_way_check(mover->way);
 }
 
+/* Before there are collectives, messages are counted apart: all of them have been taken then. */
+static uint64_t *number_of(struct harness_opaque_owner *owner, uint32_t peer, bool is_received)
+{
+    const struct harness_opaque_mover *mover = mover_of(owner);
+
+    if (mover->way == NULL) {
+        return NULL;
+    }
+    return is_received ? &mover->way->streams[peer].taken : &mover->way->streams[peer].sent;
+}
+
+static ddp_status say_astray(struct harness_opaque_owner *owner, uint32_t peer,
+                             const struct ddp_message *message)
+{
+    const struct harness_opaque_mover *mover = mover_of(owner);
+
+    return mover->way != NULL ? ddp_coll_way_astray(mover->way, peer, message) : DDP_E_MESSAGE;
+}
+
 /* Collectives are waited for by their number, others before there are any as at the store. */
 static void show(struct harness_opaque_owner *owner, enum harness_opaque_place place, int32_t peer)
 {
@@ -142,7 +161,12 @@ ddp_status harness_opaque_mover_open(struct harness_opaque_mover *mover, const c
     ddp_status status;
 
     *mover = (struct harness_opaque_mover){.mover = {&ops},
-                                           .owner = {connect_owner, accept, check_others, show},
+                                           .owner = {.connect = connect_owner,
+                                                     .accept = accept,
+                                                     .check = check_others,
+                                                     .number = number_of,
+                                                     .astray = say_astray,
+                                                     .moved = show},
                                            .env = env,
                                            .recorder = env->recorder,
                                            .transport = transport,

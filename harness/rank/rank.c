@@ -48,11 +48,23 @@ static int32_t dead_before_group(const struct harness_session *session, ddp_stat
                : -1;
 }
 
+/* Who revoked the group for this, as a probe of the group says, which is no part of it. Of a death
+ * that is only who told of it. */
+static int32_t revoked_by(const struct harness_session *session, ddp_status status)
+{
+    const struct ddp_page *page = session->env->recorder->page;
+
+    return status != DDP_E_PEER_DIED && page->revoke_rank > 0 &&
+                   (ddp_status)(int32_t)(uint32_t)page->revoke_status == status
+               ? (int32_t)page->revoke_rank - 1
+               : dead_before_group(session, status);
+}
+
 static void record_error(struct harness_session *session, ddp_status status)
 {
     const struct ddp_failure *failure = &session->group.failure;
     bool is_group_failure = session->is_group && failure->status != DDP_OK;
-    int32_t peer = is_group_failure ? failure->rank : dead_before_group(session, status);
+    int32_t peer = is_group_failure ? failure->rank : revoked_by(session, status);
 
     ddp_recorder_event(session->env->recorder, DDP_EVENT_RANK_ERROR, (uint64_t)(uint32_t)status,
                        (uint64_t)(int64_t)peer,

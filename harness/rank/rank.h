@@ -27,6 +27,7 @@ struct harness_rank_options {
     uint64_t program_hash;       /* announced in rank.begin; 0 = unknown */
     bool is_fast;                /* cuda: the fastest kernels, whose bits need not repeat */
     uint32_t card;               /* cuda: ordinal of this rank's card */
+    bool has_threads;            /* the rank may start threads of its own */
     const char *cublas_path;     /* libraries to load; NULL: by their usual names */
     const char *nccl_path;
     const char *mpi_path;        /* of the module; NULL: this driver has none */

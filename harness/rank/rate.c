@@ -11,7 +11,7 @@ ddp_status harness_session_configure_trainer(struct harness_session *session)
 {
     const struct harness_job *job = &session->plan->job;
     struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
-    int64_t options[] = {job->ranks, 0, 0};
+    int64_t options[] = {job->ranks, 0, 0, 0};
 
     place.data = options;
     place.elem_count = sizeof options / sizeof options[0];
@@ -21,6 +21,14 @@ ddp_status harness_session_configure_trainer(struct harness_session *session)
     }
     session->lr_world = (double)options[0];
     session->lr_late_steps = options[1];
+    ddp_scaler_init(&session->scaler);
+    session->scaler.scale = 1.0f;
+    if (job->optimizer.loss_scale > 0) {
+        session->scaler.scale = (float)ldexp(job->optimizer.loss_scale, (int)options[3]);
+        session->scaler.growth_factor = job->optimizer.scale_growth;
+        session->scaler.backoff_factor = job->optimizer.scale_backoff;
+        session->scaler.growth_interval = job->optimizer.scale_interval;
+    }
     session->is_clip_early = options[2] != 0 && job->optimizer.clip_norm > 0;
     return DDP_OK;
 }

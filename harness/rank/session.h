@@ -5,6 +5,8 @@
 #include "ddpcore/ddp/batch_norm.h"
 #include "ddpcore/ddp/ddp.h"
 #include "ddpcore/ddp/group.h"
+#include "ddpcore/ddp/loader.h"
+#include "ddpcore/ddp/scaler.h"
 #include "ddpcore/device/transfer.h"
 #include "ddpcore/mpi/mpi.h"
 #include "harness/rank/batches.h"
@@ -31,6 +33,20 @@ struct harness_keeper {
     ddp_status status; /* first failure */
 };
 
+/* Reads batches ahead. */
+struct harness_reader {
+    struct ddp_loader *loader; /* NULL: the rank reads each one when it needs it */
+    struct ddp_env *env;
+    const struct ref_data *data;
+    size_t row_count;
+    bool has_threads; /* else the loader reads in the rank's own */
+    uint64_t next;    /* micro-batch that the loader gives next */
+    struct ddp_loader_batch batch;
+    /* By faults, for the batch that is read next: */
+    int64_t delay_ms; /* atomic; it takes longer; below 0: it never ends */
+    bool is_ending;   /* atomic; its worker ends */
+};
+
 struct harness_session {
     struct ddp_env *env;
     const struct harness_plan *plan;
@@ -43,6 +59,7 @@ struct harness_session {
     struct ddp_sampler_config sampler;
     size_t batch_rows; /* of this rank */
     struct harness_batches batches;
+    struct harness_reader reader;
 
     struct ddp_store *store;
     struct ddp_group group;
@@ -77,9 +94,10 @@ struct harness_session {
 
     double lr_world;       /* what the learning rate is scaled by, */
     int64_t lr_late_steps; /* by how much its schedule is late, */
-    bool is_clip_early;    /* and whether gradients are clipped before they are reduced */
-    uint64_t first_step;   /* steps that the restored checkpoint had completed */
-    bool is_resuming;      /* and it says where the samples go on: */
+    struct ddp_scaler scaler;
+    bool is_clip_early;  /* and whether gradients are clipped before they are reduced */
+    uint64_t first_step; /* steps that the restored checkpoint had completed */
+    bool is_resuming;    /* and it says where the samples go on: */
     struct ddp_sampler_state resume;
     uint64_t steps_done; /* completed in all */
     int64_t batch_shift; /* so many batches a fault skipped, less those it made this rank repeat */
@@ -88,7 +106,7 @@ struct harness_session {
 };
 
 /* Calls go down this list of files and never up: rank.c; setup.c, step.c; device.c, checkpoint.c;
- * session.c. */
+ * reader.c, position.c, session.c. */
 
 /* session.c */
 /* Enter a phase unless the rank is in it. */
@@ -137,6 +155,15 @@ DDP_MUST_USE ddp_status harness_session_sync_batch_norm(struct harness_session *
 DDP_MUST_USE ddp_status harness_session_configure_trainer(struct harness_session *session);
 /* The learning rate of a step. */
 float harness_session_rate(const struct harness_session *session, uint64_t step);
+/* The averaged gradients, if the job scales its loss; and the scale of the next step. */
+DDP_MUST_USE ddp_status harness_session_unscale(struct harness_session *session);
+void harness_session_rescale(struct harness_session *session);
+/* The scale in a checkpoint's metadata. */
+struct ddp_state_dict;
+DDP_MUST_USE ddp_status harness_session_save_scale(const struct harness_session *session,
+                                                   struct ddp_state_dict *dict);
+DDP_MUST_USE ddp_status harness_session_load_scale(struct harness_session *session,
+                                                   const struct ddp_state_dict *dict);
 /* The averaged gradients, if the job clips. */
 DDP_MUST_USE ddp_status harness_session_clip(struct harness_session *session);
 /* By a fault: the local gradients, which are then handed to DDP. */
@@ -155,6 +182,22 @@ DDP_MUST_USE ddp_status harness_session_save(struct harness_session *session);
 DDP_MUST_USE ddp_status harness_session_post(struct harness_session *session, uint32_t step);
 /* Read the options' checkpoint into model and optimizer and set first_step. */
 DDP_MUST_USE ddp_status harness_session_restore(struct harness_session *session);
+
+/* reader.c: out's features, labels and targets, of these samples, which are micro-batch `number`.
+ */
+DDP_MUST_USE ddp_status harness_session_open_reader(struct harness_session *session);
+void harness_session_close_reader(struct harness_session *session);
+DDP_MUST_USE ddp_status harness_session_read(struct harness_session *session, uint64_t number,
+                                             const uint32_t *samples, size_t rows,
+                                             struct ref_batch *out, float **out_features);
+
+/* position.c: where the samples go on, in a checkpoint's metadata; and from there into is_resuming
+ * and resume. */
+struct ddp_state_dict;
+DDP_MUST_USE ddp_status harness_session_put_position(const struct harness_session *session,
+                                                     struct ddp_state_dict *dict);
+DDP_MUST_USE ddp_status harness_session_take_position(struct harness_session *session,
+                                                      const struct ddp_state_dict *file);
 
 /* schedule_dump.c */
 void harness_schedule_dump_init(struct harness_schedule_dump *dump, struct ddp_env *env,

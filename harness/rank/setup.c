@@ -244,6 +244,46 @@ static ddp_status pass_config(struct harness_session *session, struct ddp_config
     return DDP_OK;
 }
 
+/* Point model/buffers: a fault may make this rank hand over other buffers than it has. */
+static ddp_status pass_buffers(struct harness_session *session, struct ddp_model *model)
+{
+    struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+    struct ddp_mem *mem = session->env->mem;
+    int64_t *elems;
+    ddp_status status = DDP_OK;
+
+    if (!ddp_fault_point_is_armed(session->env->faults, DDP_FAULT_POINT_MODEL_BUFFERS)) {
+        return DDP_OK;
+    }
+    elems = ddp_mem_array(mem, model->buffer_count, sizeof(*elems));
+    if (elems == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (size_t i = 0; i < model->buffer_count; i++) {
+        elems[i] = (int64_t)model->buffers[i].elem_count;
+    }
+    place.data = elems;
+    place.elem_count = model->buffer_count;
+    place.dtype = DDP_DTYPE_I64;
+    if (ddp_fault_point(session->env->faults, DDP_FAULT_POINT_MODEL_BUFFERS, &place) ==
+        DDP_FAULT_FAIL) {
+        status = ddp_err_set(session->err, DDP_E_INJECTED, "the buffers could not be listed");
+    }
+    for (size_t i = 0; status == DDP_OK && i < model->buffer_count; i++) {
+        if (elems[i] < 0 || (uint64_t)elems[i] > model->buffers[i].elem_count) {
+            status = ddp_err_set(session->err, DDP_E_INVALID,
+                                 "a fault handed over %lld elements of buffer %zu, which has %zu",
+                                 (long long)elems[i], i, model->buffers[i].elem_count);
+        } else if (elems[i] == 0) {
+            model->buffer_count = i;
+        } else {
+            model->buffers[i].elem_count = (size_t)elems[i];
+        }
+    }
+    ddp_mem_free(mem, elems);
+    return status;
+}
+
 static ddp_status wrap_model(struct harness_session *session)
 {
     const struct harness_job *job = &session->plan->job;
@@ -263,6 +303,7 @@ static ddp_status wrap_model(struct harness_session *session)
 
     model.buffers = ref_model_buffers(session->model, &model.buffer_count);
     DDP_TRY(pass_config(session, &config));
+    DDP_TRY(pass_buffers(session, &model));
     DDP_TRY(
         ddp_create(&session->group, session->device, &model, &config, &session->ddp, session->err));
     return harness_session_sync_batch_norm(session);
@@ -300,6 +341,7 @@ ddp_status harness_session_open(struct harness_session *session,
         DDP_TRY(harness_session_restore(session));
         DDP_TRY(session->is_resuming ? go_on(session) : DDP_OK);
     }
+    DDP_TRY(harness_session_open_reader(session));
     harness_session_phase(session, DDP_PHASE_INIT);
     return wrap_model(session);
 }
@@ -308,6 +350,7 @@ void harness_session_close(struct harness_session *session)
 {
     struct ddp_mem *mem = session->env->mem;
 
+    harness_session_close_reader(session);
     harness_batches_fini(&session->batches);
     ddp_mem_free(mem, session->tensors);
     ddp_mem_free(mem, session->targets);

@@ -75,11 +75,11 @@ static ddp_status pass_samples(struct harness_session *session, uint32_t *sample
 }
 
 /* Point data/transform. */
-static ddp_status pass_features(struct harness_session *session, size_t rows)
+static ddp_status pass_features(struct harness_session *session, float *features, size_t rows)
 {
     struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
 
-    place.data = session->features;
+    place.data = features;
     place.elem_count = rows * session->data->feature_count;
     place.dtype = DDP_DTYPE_F32;
     return ddp_fault_point(session->env->faults, DDP_FAULT_POINT_DATA_TRANSFORM, &place) ==
@@ -95,6 +95,7 @@ static ddp_status next_batch(struct harness_session *session, uint32_t step, uin
     struct ddp_env *env = session->env;
     uint64_t number = (uint64_t)step * session->job.micro_batches + micro;
     uint32_t *samples;
+    float *features;
     enum ddp_fault_action action;
     bool is_skipped;
     size_t rows;
@@ -111,21 +112,14 @@ static ddp_status next_batch(struct harness_session *session, uint32_t step, uin
         }
     }
     DDP_TRY(harness_batches_take(&session->batches, number, &samples, &rows));
-    *out = (struct ref_batch){.rank = env->rank,
-                              .step = step,
-                              .micro = micro,
-                              .rows = rows,
-                              .samples = samples,
-                              .features = session->features,
-                              .labels = session->data->labels == NULL ? NULL : session->labels,
-                              .targets = session->data->targets == NULL ? NULL : session->targets};
+    *out = (struct ref_batch){
+        .rank = env->rank, .step = step, .micro = micro, .rows = rows, .samples = samples};
     if (rows == 0) {
         return DDP_OK;
     }
     DDP_TRY(pass_samples(session, samples, rows));
-    ref_data_gather(session->data, samples, rows, session->features, session->labels,
-                    session->targets);
-    DDP_TRY(pass_features(session, rows));
+    DDP_TRY(harness_session_read(session, number, samples, rows, out, &features));
+    DDP_TRY(pass_features(session, features, rows));
     ddp_recorder_event(env->recorder, DDP_EVENT_DATA_BATCH, rows,
                        ddp_hash_bytes(samples, rows * sizeof samples[0], 0), samples[0], 0, 0);
     for (size_t i = 0; session->options->is_hashing && i < rows; i++) {
@@ -186,7 +180,9 @@ static ddp_status run_backward(struct harness_session *session,
     }
     DDP_TRY(harness_session_mark(session, DDP_MARK_BACKWARD, 0));
     DDP_TRY(ddp_backward_begin(session->ddp, is_used));
-    DDP_TRY(ref_model_backward(session->model, 1.0f / (float)session->job.micro_batches, observer));
+    DDP_TRY(ref_model_backward(session->model,
+                               1.0f / (float)session->job.micro_batches * session->scaler.scale,
+                               observer));
     DDP_TRY(session->is_clip_early ? harness_session_clip_early(session) : DDP_OK);
     return ddp_backward_end(session->ddp);
 }
@@ -230,11 +226,14 @@ static ddp_status run_optimizer(struct harness_session *session, uint32_t step)
     bool is_skipped;
 
     harness_session_phase(session, DDP_PHASE_OPTIMIZER);
-    DDP_TRY(harness_session_clip(session));
+    DDP_TRY(harness_session_unscale(session));
+    DDP_TRY(session->scaler.is_found ? DDP_OK : harness_session_clip(session));
     ref_optimizer_set_lr(session->optimizer, harness_session_rate(session, step));
     DDP_TRY(harness_session_mark(session, DDP_MARK_OPTIMIZER, 0));
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_OPTIMIZER_PRE, &is_skipped));
     DDP_TRY(pass_states(session));
+    is_skipped = is_skipped || session->scaler.is_found;
+    harness_session_rescale(session);
     return is_skipped ? DDP_OK : ref_optimizer_step(session->optimizer, on_updated, session);
 }
 

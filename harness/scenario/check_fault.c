@@ -187,7 +187,10 @@ static bool is_usable(enum harness_action_place place, enum ddp_fault_point poin
     case HARNESS_PLACE_STREAM:
         return is_kernel_point(point) && job->device == HARNESS_DEVICE_CUDA;
     case HARNESS_PLACE_TWICE:
-        return point == DDP_FAULT_POINT_COLLECTIVE_PRE || point == DDP_FAULT_POINT_DATA_NEXT;
+        return point == DDP_FAULT_POINT_COLLECTIVE_PRE || point == DDP_FAULT_POINT_DATA_NEXT ||
+               point == DDP_FAULT_POINT_MESSAGE_RECV;
+    case HARNESS_PLACE_MESSAGE:
+        return point == DDP_FAULT_POINT_MESSAGE_RECV;
     case HARNESS_PLACE_LAUNCH:
         return point == DDP_FAULT_POINT_LAUNCH_SPAWN;
     case HARNESS_PLACE_EDITS:
@@ -235,6 +238,11 @@ ddp_status harness_scenario_check_fault(const struct harness_reader *reader,
     if (lack != NULL) {
         return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_FAULT_point), reader->err,
                                  DDP_E_INVALID, "%s", lack);
+    }
+    if (fault->point == DDP_FAULT_POINT_MESSAGE_RECV && fault->at.bucket >= 0) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_FAULT_point), reader->err,
+                                 DDP_E_INVALID,
+                                 "a message tells its collective, not the bucket: say at.seq");
     }
     if (is_usable(place, fault->point, &reader->plan->job)) {
         return DDP_OK;

@@ -286,6 +286,18 @@ static ddp_status check_transport(const struct harness_reader *reader,
                              HARNESS_TRANSPORT_TCP_RANKS_MAX, job->ranks);
 }
 
+/* Ranks agree in each step on whether to leave it out. */
+static ddp_status check_scaler(const struct harness_reader *reader,
+                               const struct harness_yaml_node *map, const struct harness_job *job)
+{
+    return job->optimizer.loss_scale > 0 && job->join.is_set
+               ? harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_join), reader->err,
+                                   DDP_E_INVALID,
+                                   "under join nothing mirrors what ranks with a loss_scale agree "
+                                   "on: leave one of them out")
+               : DDP_OK;
+}
+
 static ddp_status check_hook(const struct harness_reader *reader,
                              const struct harness_yaml_node *map, const struct harness_job *job)
 {
@@ -370,5 +382,6 @@ ddp_status harness_scenario_check_job(const struct harness_reader *reader,
     DDP_TRY(check_transport(reader, map, kept));
     DDP_TRY(check_posts(reader, map, kept));
     DDP_TRY(check_hook(reader, map, kept));
+    DDP_TRY(check_scaler(reader, map, kept));
     return check_device(reader, map, kept);
 }

@@ -1,6 +1,7 @@
 /* What the keys of a whole scenario mean together. */
 #include <string.h>
 
+#include "harness/plan/posted.h"
 #include "harness/scenario/reader.h"
 
 /* The folder lies in one called "scenarios". */
@@ -118,6 +119,26 @@ static ddp_status check_restore_ranks(const struct harness_reader *reader,
         job->shard_sizes != NULL ? "shard_sizes" : "batch_per_rank", job->ranks, job->ranks);
 }
 
+/* The restore run posts the same collectives: their roots must be there. */
+static ddp_status check_restore_posts(const struct harness_reader *reader,
+                                      const struct harness_yaml_node *map,
+                                      const struct harness_plan *plan)
+{
+    for (size_t i = 0; plan->restore.ranks > 0 && i < plan->job.posts.count; i++) {
+        struct harness_posted posted;
+        struct ddp_err err;
+
+        DDP_TRY(harness_posted_parse(plan->job.posts.items[i], &posted, &err));
+        if (posted.root >= plan->restore.ranks) {
+            return harness_yaml_fail(
+                harness_reader_node(map, HARNESS_ROW_RESTORE_ranks), reader->err, DDP_E_INVALID,
+                "a restore run of %u ranks has no rank %u, the root of job.posts, entry %zu",
+                plan->restore.ranks, posted.root, i);
+        }
+    }
+    return DDP_OK;
+}
+
 static ddp_status check_restore_faults(const struct harness_reader *reader,
                                        const struct harness_yaml_node *top,
                                        const struct harness_plan *plan)
@@ -147,6 +168,7 @@ static ddp_status check_restore(const struct harness_reader *reader,
         return check_restore_faults(reader, top, plan);
     }
     if (plan->job.checkpoint_every > 0) {
+        DDP_TRY(check_restore_posts(reader, map, plan));
         return check_restore_ranks(reader, map, plan);
     }
     return harness_yaml_fail(map != NULL ? map : expected, reader->err, DDP_E_INVALID,

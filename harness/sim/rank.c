@@ -164,6 +164,9 @@ static ddp_status wire_transport(void *context, struct ddp_env *env, struct ddp_
     }
     status = ddp_loop_create(rank->sim->net, env, "world", env->rank, env->world_size, NULL, out);
     rank->has_joined = status == DDP_OK;
+    if (status == DDP_OK) {
+        status = harness_injector_transport(rank->injector, out);
+    }
     return status == DDP_OK ? DDP_OK : ddp_err_set(err, status, "no end on the simulated net");
 }
 

@@ -138,6 +138,11 @@ void harness_watch_find_absent(const struct harness_watch *watch,
                                const struct harness_watch_limits *limits,
                                struct harness_findings *out);
 
+/* ends.c */
+/* It ended by an error of its own inside a call that members had posted differently, or after it:
+ * its library refused that. */
+bool harness_watch_is_refused(const struct harness_watch *watch, uint32_t rank);
+
 /* gave_up.c */
 /* The rank ended by an error, since a call of its failed for want of ranks that did not come, and
  * that is not because one of them crashed or waits itself. */

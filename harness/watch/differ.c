@@ -286,21 +286,36 @@ static void add(const struct harness_watch *watch, const struct harness_watch_gr
     harness_findings_add(out, &finding);
 }
 
-/* Nobody who comes yet could change who is right, or somebody comes no more. */
-static bool is_decided(const struct harness_watch *watch, const struct harness_watch_group *group,
-                       const struct camp *camps, uint32_t count, uint64_t posted)
+/* Members that may still post this call: those that have not, and live. */
+static uint64_t count_coming(const struct harness_watch *watch,
+                             const struct harness_watch_group *group, uint64_t seq)
 {
-    for (uint32_t c = 0; c < count; c++) {
-        if (2 * (uint64_t)camps[c].count > group->size) {
-            return true;
-        }
-    }
+    uint64_t coming = group->size;
+
     for (uint32_t r = 0; r < watch->world_size; r++) {
-        if (group->members[r].is_there && harness_watch_is_gone(watch, r)) {
-            return true;
+        const bool is_member = group->members[r].is_there || group->size == watch->world_size;
+
+        if (is_member && coming > 0 &&
+            (harness_watch_call_at(&group->members[r], seq) != NULL ||
+             harness_watch_is_gone(watch, r))) {
+            coming--;
         }
     }
-    return posted == group->size;
+    return coming;
+}
+
+/* Nobody who comes yet could change who is right. Ranks that have posted may be gone by then: their
+ * library refused what the others posted. */
+static bool is_decided(const struct camp *camps, uint32_t count, uint64_t coming)
+{
+    uint32_t first = 0;
+    uint32_t second = 0;
+
+    for (uint32_t c = 0; c < count; c++) {
+        second = camps[c].count > first ? first : camps[c].count > second ? camps[c].count : second;
+        first = camps[c].count > first ? camps[c].count : first;
+    }
+    return coming == 0 || first > second + coming;
 }
 
 /* The rank is still inside. Of what they ask for, only the operator, the root or the bucket differ,
@@ -378,7 +393,7 @@ static bool compare(struct harness_watch *watch, struct harness_watch_group *gro
     }
     group->differs_ns = group->differs_ns == 0 ? watch->now_ns : group->differs_ns;
     if (watch->now_ns - group->differs_ns < hold_ns &&
-        !is_decided(watch, group, camps, count, posted)) {
+        !is_decided(camps, count, count_coming(watch, group, seq))) {
         return false;
     }
     right = pick_right(watch, group, seq, camps, count);

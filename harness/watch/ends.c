@@ -123,9 +123,7 @@ static uint64_t differing_seq(const struct harness_watch_group *group)
     return group->differs_ns != 0 ? group->checked_seq + 1 : 0;
 }
 
-/* It ended by an error of its own inside a call that members had posted differently, or after it:
- * the library refused that. */
-static bool is_refused(const struct harness_watch *watch, uint32_t rank)
+bool harness_watch_is_refused(const struct harness_watch *watch, uint32_t rank)
 {
     const struct harness_watch_rank *self = &watch->ranks[rank];
 
@@ -154,7 +152,8 @@ enum harness_verdict harness_watch_crash_of(const struct harness_watch *watch, u
     const enum harness_verdict verdict = crash_of(watch, rank);
 
     return is_taken_along(watch, rank) || is_ended_by_launcher(watch, rank) ||
-                   (is_error(verdict, &watch->ranks[rank]) && is_refused(watch, rank)) ||
+                   (is_error(verdict, &watch->ranks[rank]) &&
+                    harness_watch_is_refused(watch, rank)) ||
                    (verdict == HARNESS_VERDICT_CRASH_EXITED &&
                     harness_watch_has_given_up(watch, rank))
                ? HARNESS_VERDICT_NONE

@@ -104,7 +104,8 @@ void harness_watch_find_given_up(const struct harness_watch *watch, struct harne
         struct harness_finding finding;
         char ranks[HARNESS_RANKS_TEXT_BYTES];
 
-        if (!find_culprits(watch, rank, &wait, &culprits) || !is_ripe(watch, rank, &culprits)) {
+        if (harness_watch_is_refused(watch, rank) ||
+            !find_culprits(watch, rank, &wait, &culprits) || !is_ripe(watch, rank, &culprits)) {
             continue;
         }
         harness_finding_init(&finding, out->mem,

@@ -29,7 +29,7 @@ RUNS = [
     ("rank1:op60=hang", ["tests/standin/hangs/probe.yaml"]),
     ("rank2:corrupt_after_op=14", ["tests/standin/probes/corrupted.yaml"]),
     ("", ["tests/standin/probes/healthy.yaml", "tests/standin/probes/reordered.yaml",
-          "tests/standin/memory/refused.yaml"]),
+          "tests/standin/memory/refused.yaml", "tests/standin/memory/refused_unchecked.yaml"]),
     ("sum=exact", ["tests/standin/probes/exact.yaml"]),
 ]
 SILENT = re.compile(r"for (\d+) ms \(budget (\d+) ms")

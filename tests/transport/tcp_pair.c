@@ -72,7 +72,7 @@ static ddp_status until(struct pair *pair, ddp_status (*poll)(void *self), uint6
 
 static ddp_status send_block(struct pair *pair, const uint8_t *block, size_t size_bytes)
 {
-    pair->message = (struct ddp_message){block, size_bytes, 1, 2};
+    pair->message = (struct ddp_message){block, size_bytes, 1, 2, 0};
     return until(pair, post_poll, 20 * DDP_NS_PER_S);
 }
 

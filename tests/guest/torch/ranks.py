@@ -9,7 +9,8 @@ import tempfile
 import traceback
 
 SCRIPTS = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(SCRIPTS, "../../../harness/guest/torch"))
+if "ddprove_torch" not in sys.modules:  # mutants.py brings one of its own
+    sys.path.insert(0, os.path.join(SCRIPTS, "../../../harness/guest/torch"))
 
 from ddprove_torch import proof as proofs, prove as proves  # noqa: E402
 

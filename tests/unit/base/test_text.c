@@ -1,4 +1,5 @@
 /* Text building, strict numbers, nearest names. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,23 @@ CT_TEST(text, grows)
     CT_CHECK_STR(ddp_text_str(&text) + 3000, "end");
     ddp_text_fini(&text);
     CT_CHECK_STR(ddp_text_str(&text), "");
+}
+
+/* What is formatted without printf is what printf makes of it. */
+CT_TEST(text, formats_as_printf)
+{
+    struct ddp_text text;
+    char expected[256];
+
+    ddp_text_init(&text, ddp_mem_system());
+    ddp_text_add(&text, "%s|%u|%d|%d|%d|%zu|%llu|%s|%d%s", "", UINT32_MAX, 0, INT32_MIN, INT32_MAX,
+                 SIZE_MAX, ULLONG_MAX, "end", -1, "x");
+    (void)snprintf(expected, sizeof expected, "%s|%u|%d|%d|%d|%zu|%llu|%s|%d%s", "", UINT32_MAX, 0,
+                   INT32_MIN, INT32_MAX, SIZE_MAX, ULLONG_MAX, "end", -1, "x");
+    CT_CHECK_STR(ddp_text_str(&text), expected);
+    ddp_text_add(&text, "%s %u%% of %5d%c", "half:", 50U, 7, '.'); /* begins as the others do */
+    CT_CHECK_STR(ddp_text_str(&text) + strlen(expected), "half: 50% of     7.");
+    ddp_text_fini(&text);
 }
 
 /* When memory ends, the text keeps what it had, says so, and takes nothing more. */

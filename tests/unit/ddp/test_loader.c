@@ -1,5 +1,6 @@
 /* The loader: order, ends and errors whatever number of workers reads; runs that are stopped and go
  * on with another number of ranks. */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -13,6 +14,16 @@ struct reads {
     atomic_uint count, at_once, most_at_once;
     uint64_t fail_at; /* batch that cannot be read */
 };
+
+static ddp_status end_worker(void *context, const struct ddp_loader_batch *batch)
+{
+    const struct reads *reads = context;
+
+    if (batch->index == reads->fail_at) {
+        pthread_exit(NULL);
+    }
+    return DDP_OK;
+}
 
 static ddp_status read_batch(void *context, const struct ddp_loader_batch *batch)
 {
@@ -172,6 +183,27 @@ CT_TEST(loader, errors)
                     DDP_E_INVALID);
     CT_CHECK(f.loader == NULL);
     fixture_close(&f);
+}
+
+/* Who waits for a batch whose worker is gone is told, however many others there are. */
+CT_TEST(loader, says_that_a_worker_is_gone)
+{
+    for (uint32_t workers = 1; workers <= 3; workers++) {
+        struct fixture f = {0};
+        struct ddp_loader_batch batch;
+        ddp_status status = DDP_OK;
+
+        CT_REQUIRE(fixture_open(&f, workers, 0));
+        ddp_loader_destroy(f.loader);
+        f.reads.fail_at = 7;
+        f.config.read = end_worker;
+        CT_REQUIRE(fixture_open(&f, workers, 0));
+        for (int i = 0; i < 20 && status == DDP_OK; i++) {
+            status = next(&f, &batch);
+        }
+        CT_CHECK_STATUS(status, DDP_E_SYSTEM);
+        fixture_close(&f);
+    }
 }
 
 /* A failed allocation anywhere is E_NOMEM and leaks nothing. */

@@ -98,7 +98,7 @@ CT_TEST(orders, changed_messages_are_found)
     CT_CHECK(result.run_count > 3 * 12);
     config.is_flipping = true;
     CT_REQUIRE_OK(harness_orders_spoiled(&config, &result, &err));
-    if (strstr(result.wrong, "is changed, rank") == NULL) {
+    if (strstr(result.wrong, "is changed, and rank") == NULL) {
         CT_FAIL("\"%s\" is all that shows", result.wrong);
     }
 }

@@ -246,11 +246,6 @@ static void check_change_of(const char *from, const char *const *sets, size_t be
     ddp_text_fini(&after);
 }
 
-static void check_change(const char *const *sets, size_t before_count, size_t set_count)
-{
-    check_change_of(base, sets, before_count, set_count);
-}
-
 /* Keys that only guests have. */
 static bool is_guests(enum harness_row row)
 {
@@ -295,12 +290,12 @@ CT_TEST(keys, each_survives_print_and_parse)
 
     for (unsigned i = 0; i < HARNESS_ROW_COUNT; i++) {
         const struct harness_key *key = harness_key((enum harness_row)i);
-
         bool has_other = key->type != HARNESS_KEY_NAME || other_name(key) != NULL;
 
         if (i == HARNESS_ROW_JOB_guest) {
             /* it takes the place of most of the job's keys */
-            check_change((const char *const[]){"job={guest: {command: [a]}, ranks: 4}"}, 0, 1);
+            check_change_of(base, (const char *const[]){"job={guest: {command: [a]}, ranks: 4}"}, 0,
+                            1);
         } else if (key->section != HARNESS_SECTION_DO && key->type != HARNESS_KEY_SECTION &&
                    key->type != HARNESS_KEY_MATRIX && has_other) {
             check_key((enum harness_row)i);
@@ -322,6 +317,9 @@ static size_t place_sets(enum harness_action_place place, const char **sets)
         sets[1] = "job={ranks: 4, steps: 8, model: mlp, batch_per_rank: 8, device: cuda, "
                   "collective: nccl}";
         return 2;
+    case HARNESS_PLACE_MESSAGE:
+        sets[0] = "faults.0={at: {rank: 1}, point: message/recv, do: {hang: true}}";
+        return 1;
     case HARNESS_PLACE_LAUNCH:
         sets[0] = "faults.0={at: {rank: 1}, point: launch/spawn, do: {hang: true}}";
         return 1;
@@ -377,7 +375,7 @@ CT_TEST(keys, each_action_survives)
                 1, 2);
             continue;
         }
-        check_change(sets, before, before + 1);
+        check_change_of(base, sets, before, before + 1);
     }
 }
 
@@ -392,7 +390,7 @@ CT_TEST(keys, each_argument_survives)
 
     CT_CHECK_EQ_U64(sizeof(sets) / sizeof(sets[0]), HARNESS_ARG_FIELD_COUNT);
     for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
-        check_change(sets[i], 0, 1);
+        check_change_of(base, sets[i], 0, 1);
     }
 }
 
@@ -418,7 +416,7 @@ static void check_corruption(const struct harness_variant *corrupt)
         other_value(key, value);
         (void)snprintf(set, sizeof(set), "faults.0.do.%s=%s", key->key, value);
         sets[2] = set;
-        check_change(sets, 2, 3);
+        check_change_of(base, sets, 2, 3);
     }
 }
 

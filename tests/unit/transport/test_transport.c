@@ -66,7 +66,7 @@ static void fifo(struct rank_context *context)
         RANK_CHECK(context, rank_send(context, peer, data, size_of(i), &ticket) == DDP_OK);
         RANK_CHECK(context, rank_recv(context, peer, &message) == DDP_OK);
         RANK_CHECK(context, message.size_bytes == size_of(i));
-        RANK_CHECK(context, message.seq == 1 && message.signature == 2);
+        RANK_CHECK(context, message.seq == 1 && message.signature == 2 && message.number == 3);
         RANK_CHECK(context, is_filled(message.data, message.size_bytes, i + peer));
         ops->recv_ack(context->transport, peer);
         RANK_CHECK(context, rank_sent(context, peer, ticket) == DDP_OK);
@@ -122,7 +122,7 @@ static void full_stream(struct rank_context *context)
         for (uint32_t i = 0; i < 100; i++) {
             values[i] = i;
         }
-        message = (struct ddp_message){values, sizeof(uint32_t), 1, 2};
+        message = (struct ddp_message){values, sizeof(uint32_t), 1, 2, 0};
         while (posted < 100 && ops->send_post(context->transport, 1, &message, &ticket) == DDP_OK) {
             message.data = &values[++posted];
         }
@@ -259,7 +259,7 @@ static void revocation(struct rank_context *context)
 {
     const struct ddp_transport_ops *ops = context->transport->ops;
     struct ddp_revocation seen = {0};
-    struct ddp_message message = {"x", 1, 1, 0};
+    struct ddp_message message = {"x", 1, 1, 0, 0};
     uint64_t ticket;
 
     if (context->rank == 1 || context->rank == 2) {

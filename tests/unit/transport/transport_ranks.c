@@ -68,7 +68,7 @@ ddp_status rank_recv(struct rank_context *context, uint32_t from, struct ddp_mes
 ddp_status rank_send(struct rank_context *context, uint32_t to, const void *data, size_t size_bytes,
                      uint64_t *out_ticket)
 {
-    struct call call = {.context = context, .peer = to, .message = {data, size_bytes, 1, 2}};
+    struct call call = {.context = context, .peer = to, .message = {data, size_bytes, 1, 2, 3}};
     ddp_status status = wait_call(&call, send_poll);
 
     *out_ticket = call.ticket;

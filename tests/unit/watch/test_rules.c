@@ -84,14 +84,17 @@ CT_TEST(camps, late_ones_are_asked)
     fake_job_close(&job);
 }
 
-/* A member is gone and posts no more: nobody waits for it. */
-CT_TEST(camps, decided_when_a_member_is_gone)
+/* Members that are gone post no more: nobody waits for them, but for those who could make another
+ * camp as large. */
+CT_TEST(camps, decided_when_members_are_gone)
 {
     struct fake_job job;
 
     begin_camps(&job, 3, 1);
     CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
     fake_state(&job, 6, HARNESS_WATCH_EXITED, 0);
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    fake_state(&job, 5, HARNESS_WATCH_EXITED, 0);
     fake_look(&job, MS);
     (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "3");
     fake_job_close(&job);

@@ -21,7 +21,9 @@ _pending = {}  # id of a work that we made -> Entry
 _backward = {}  # graph task -> its Entries
 _keep = []  # registrations
 _wait = None  # Work.wait as PyTorch has it
-_DETAIL = torch.distributed.DebugLevel.DETAIL if torch.distributed.is_available() else None
+if torch.distributed.is_available():
+    from torch._C._distributed_c10d import _create_work_from_future
+    from torch.distributed import DebugLevel, ProcessGroup, ReduceOp, Work, get_debug_level
 
 _METHODS = ("allreduce allreduce_coalesced broadcast reduce allgather all_gather_single _allgather_base "
             "allgather_coalesced all_gather_single_coalesced allgather_into_tensor_coalesced reduce_scatter "
@@ -80,8 +82,6 @@ def _done(entry, future):
 def _redop(name, boxed):
     """What is computed, as the guest library numbers it. Where C++ does not say (2.7), the reducer adds, also for a rank
     that has no more samples."""
-    from torch.distributed import ReduceOp
-
     if name not in forms.REDUCES:
         return 0
     op = getattr(_local, "redop", None)
@@ -116,8 +116,6 @@ def _wait_at_end(task):
 
 def _defer(entry, made):
     """A work in place of the backend's, which completes once the result has been read."""
-    from torch._C._distributed_c10d import _create_work_from_future
-
     entry.future = made.get_future().then(functools.partial(_done, entry))
     entry.work = _create_work_from_future(entry.future)
     _pending[id(entry.work)] = entry
@@ -147,8 +145,6 @@ def _give_result(result, work):
 
 def _skipped(arguments):
     """A work for a call that is not made: done, with what a real one would hand out."""
-    from torch._C._distributed_c10d import _create_work_from_future
-
     future = torch.futures.Future()
     future.set_result(arguments.get("tensors") or arguments.get("output_tensors") or
                       [arguments.get("output_tensor", arguments.get("output"))])
@@ -165,13 +161,14 @@ class Kernel:
         self.returns_tensors = len(self.op._schema.returns) == 2
 
     def __call__(self, keyset, *args, **kwargs):
-        from torch.distributed import ProcessGroup
-
-        named = {**dict(zip(self.arguments, args)), **kwargs}
+        named = dict(zip(self.arguments, args))
+        if kwargs:
+            named.update(kwargs)
+            args = tuple(named[name] for name in self.arguments if name in named)
         group = ProcessGroup.unbox(named["process_group"])
         comm = self.comm_of(group, named)
         if comm == 0:
-            return self.op.redispatch(keyset & self.below, *args, **kwargs)
+            return self.op.redispatch(keyset & self.below, *args)
         shape = forms.FORMS[self.name](named, group.rank(), group.size())
         entry = self.post(comm, shape, named)
         if entry.times <= 0:
@@ -180,7 +177,7 @@ class Kernel:
             work = _skipped(named)
             first = named.get(self.arguments[0])
             return (first, work.boxed()) if self.returns_tensors else work.boxed()
-        return self.make(keyset, group, shape, entry, named)
+        return self.make(keyset, group, shape, entry, named, args)
 
     def comm_of(self, group, named):
         """The communicator that the call is one of; 0: it is not shown."""
@@ -202,22 +199,24 @@ class Kernel:
         entry.times = library.guest.call_post(ctypes.byref(call))
         return entry
 
-    def make(self, keyset, group, shape, entry, named):
-        """Give it to the backend, as often as it is to be made."""
+    def make(self, keyset, group, shape, entry, named, args):
+        """Give it to the backend, as often as it is to be made. args: those of named, in their order."""
         changed = faults.change(self.name, entry, shape, named)
         depth, _local.depth = getattr(_local, "depth", 0), 0
         redop, _local.redop = getattr(_local, "redop", None), None
         # It waits inside: an operator that blocks, and in PyTorch's mode DETAIL every one.
-        is_blocking = not self.op._schema.returns or torch.distributed.get_debug_level() == _DETAIL
+        is_blocking = not self.op._schema.returns or get_debug_level() == DebugLevel.DETAIL
         if is_blocking:
             library.guest.call_wait_begin(entry.call)
         try:
             result = None
             for _ in range(entry.times):
                 if result is not None:
-                    torch.distributed.Work.unbox(result[-1] if isinstance(result, tuple) else result).wait()
+                    Work.unbox(result[-1] if isinstance(result, tuple) else result).wait()
                 if changed.redop is not None:
                     result = faults.reduce_otherwise(self.name, group, changed)
+                elif changed.named is named:
+                    result = self.op.redispatch(keyset & self.below, *args)
                 else:
                     result = self.op.redispatch(keyset & self.below, *(changed.named[a] for a in self.arguments
                                                                       if a in changed.named))
@@ -235,7 +234,7 @@ class Kernel:
         if result is None:
             library.guest.call_done(entry.call)
             return None
-        made = torch.distributed.Work.unbox(result[-1] if isinstance(result, tuple) else result)
+        made = Work.unbox(result[-1] if isinstance(result, tuple) else result)
         entry.inner = made
         if self.name in forms.ENDS:
             entry.work = made  # kept until it has been waited for: it has no future in every version
@@ -257,8 +256,6 @@ class AnySource:
         self.below, self.op = below, torch.ops.c10d.recv_any_source_.default
 
     def __call__(self, keyset, tensors, process_group, tag):
-        from torch.distributed import ProcessGroup, Work
-
         result = self.op.redispatch(keyset & self.below, tensors, process_group, tag)
         group = ProcessGroup.unbox(process_group)
         if groups.handle_of(group) != 0:
@@ -297,8 +294,6 @@ class AnyEntry:
 
 def _watch_method(name):
     """Python's way into the process group: what it asks for is known here, and that Python will wait."""
-    from torch.distributed import ProcessGroup, ReduceOp
-
     original = getattr(ProcessGroup, name)
 
     @functools.wraps(original)
@@ -322,8 +317,6 @@ def _watch_method(name):
 
 def _watch_wait():
     global _wait
-    from torch.distributed import Work
-
     _wait = Work.wait
 
     @functools.wraps(_wait)

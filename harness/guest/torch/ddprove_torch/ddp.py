@@ -82,7 +82,10 @@ class Wrapped:
 
 def modules():
     """The Wrapped that live."""
-    _modules[:] = [w for w in _modules if w.module() is not None]
+    for wrapped in _modules:
+        if wrapped.module() is None:
+            _modules[:] = [w for w in _modules if w.module() is not None]
+            break
     return _modules
 
 

@@ -22,7 +22,8 @@ class Shape:
         self.name = None
 
     def addresses(self):
-        return address(self.source), address(self.target)
+        source = address(self.source)
+        return source, source if self.target is self.source else address(self.target)
 
 
 def dtype_number(tensor):
@@ -46,7 +47,7 @@ def _one(tensors):
 
 
 def _total(tensors):
-    return sum(count_of(tensor) for tensor in tensors)
+    return count_of(tensors[0]) if len(tensors) == 1 else sum(count_of(tensor) for tensor in tensors)
 
 
 def _all_reduce(a, _rank, _size):

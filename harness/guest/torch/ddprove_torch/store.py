@@ -1,17 +1,25 @@
 """What is kept of a run, as files that can be read without running anybody's code.
 
 A run folder has a folder for each rank with a file for each kept step. They hold tensors, containers and plain values
-only, so `torch.load(weights_only=True)` reads them. A file has its name once it is whole.
+only, and the reader knows no other names: as `torch.load(weights_only=True)`, but in C. A file has its name once it is
+whole.
 """
 import ctypes
 import json
 import os
+import pickle
+import types
 
 import torch
+from torch import serialization
 
 SAVE, LOAD = torch.save, torch.load  # as they are before anything watches them
 
 PLAIN = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device)
+
+
+_compare = ctypes.CDLL(None).memcmp
+_compare.argtypes, _compare.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t], ctypes.c_int
 
 
 class NotKept(Exception):
@@ -81,25 +89,60 @@ def bytes_of(tensor):
 
 
 def same_bits(one, other):
-    """Whether both are None, or tensors of the same type, shape and bytes."""
+    """Whether both are None, or tensors of the same type, shape and bytes. memcmp: torch.equal takes byte for byte."""
     if one is None or other is None:
         return one is other
-    return one.dtype == other.dtype and one.shape == other.shape and torch.equal(bits_of(one), bits_of(other))
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    a, b = bits_of(one.cpu()), bits_of(other.cpu())
+    return not a.numel() or _compare(a.data_ptr(), b.data_ptr(), a.numel()) == 0
 
 
 def copy_of(tensor):
     return None if tensor is None else tensor.detach().clone()
 
 
+class NoSums:
+    """Files are saved without a CRC32 of each tensor meanwhile (2.6 and later), which torch.load never looks at; it
+    costs more than the writing."""
+
+    def __enter__(self):
+        self.before = getattr(serialization, "get_crc32_options", lambda: None)()
+        if self.before is not None:
+            serialization.set_crc32_options(False)
+
+    def __exit__(self, *_error):
+        if self.before is not None:
+            serialization.set_crc32_options(self.before)
+
+
 def write(path, value):
     """Write a file of tensors and plain values; it has its name once it is whole."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    SAVE(value, path + ".part")
+    with NoSums():
+        SAVE(value, path + ".part")
     os.replace(path + ".part", path)
 
 
+KNOWN = {("torch._utils", "_rebuild_tensor_v2"), ("torch._utils", "_rebuild_parameter"), ("torch", "device"),
+         ("collections", "OrderedDict"), ("_codecs", "encode")}
+
+
+class Unpickler(pickle.Unpickler):
+    """Of tensors and plain values; it calls nothing else."""
+
+    def find_class(self, module, name):
+        if (module, name) in KNOWN or (module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)):
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} is neither a tensor nor a plain value")
+
+
+_READER = types.SimpleNamespace(Unpickler=Unpickler, UnpicklingError=pickle.UnpicklingError, __name__="pickle")
+
+
 def read(path):
-    return LOAD(path, weights_only=True, map_location="cpu")
+    """Tensors come from the file as they are used; what is written into them stays out of it."""
+    return LOAD(path, weights_only=False, pickle_module=_READER, map_location="cpu", mmap=True)
 
 
 def write_json(path, value):

@@ -1,0 +1,164 @@
+/* Purpose: gradient scaling as it should be: by what the loss is multiplied, whether a step is left
+ * out, what the scale becomes; by arithmetic of the judge's own.
+ * Idea: a rank's flag follows from its averages. In strict semantics all go by the largest flag
+ * that was sent, so a wrong one is one finding, and what follows is judged by it. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/base/hash.h"
+#include "harness/emulation/internal.h"
+#include "harness/sums/arith.h"
+
+static bool is_scaling(const struct harness_emulation *e)
+{
+    return e->input->plan->job.optimizer.loss_scale > 0;
+}
+
+ddp_status harness_scaler_create(struct harness_emulation *e)
+{
+    e->scale = harness_emulation_alloc(e, e->world, sizeof(*e->scale));
+    e->scale_steps = harness_emulation_alloc(e, e->world, sizeof(*e->scale_steps));
+    e->is_found = harness_emulation_alloc(e, e->world, sizeof(bool));
+    for (uint32_t r = 0; !e->is_out_of_memory && r < e->world; r++) {
+        e->scale[r] = is_scaling(e) ? (float)e->input->plan->job.optimizer.loss_scale : 1.0f;
+    }
+    return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
+}
+
+uint64_t harness_scaler_flag_hash(bool is_found)
+{
+    const float flag = is_found ? 1.0f : 0.0f;
+    char salt[64];
+
+    (void)snprintf(salt, sizeof(salt), "%s/0", ddp_coll_role_name(DDP_ROLE_FOUND_INF));
+    return ddp_hash_tensor(&flag, sizeof(flag), ddp_hash_text(salt), NULL);
+}
+
+uint64_t harness_scaler_recorded(const struct harness_emulation *e, uint32_t rank, uint32_t step,
+                                 enum ddp_event event)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_in_step(&e->index, rank, event, step, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        if (ddp_event_op_unpack(list[i]->entry.arg[1]).role == DDP_ROLE_FOUND_INF) {
+            return list[i]->entry.arg[4];
+        }
+    }
+    return 0;
+}
+
+/* One camp's averages; whether one of them is not finite. */
+static ddp_status unscale(const struct harness_emulation *e, struct harness_camp *camp)
+{
+    const float inverse = (float)(1.0 / (double)e->scale[camp->first]);
+    double values[256];
+    bool is_found = false;
+    bool is_known = true;
+
+    for (size_t p = 0; p < e->params.count; p++) {
+        const struct harness_tensor average = harness_layout_at(&e->params, camp->average, 0, p);
+        const size_t width = ddp_dtype_size_bytes(average.dtype);
+
+        if (!camp->is_used[p]) {
+            continue;
+        }
+        for (size_t at = 0; at < average.elem_count; at += 256) {
+            const size_t left = average.elem_count - at;
+            const size_t count = left < 256 ? left : 256;
+
+            harness_arith_widen(values, (const char *)average.data + at * width, average.dtype,
+                                count);
+            for (size_t i = 0; i < count; i++) {
+                is_found = is_found || !isfinite(values[i]);
+            }
+        }
+        is_known = is_known && camp->is_average_known[p];
+        DDP_TRY(harness_arith_scale(average.data, average.dtype, average.data, average.dtype,
+                                    average.elem_count, inverse));
+    }
+    camp->found = !is_known  ? HARNESS_FOUND_UNKNOWN
+                  : is_found ? HARNESS_FOUND_YES
+                             : HARNESS_FOUND_NO;
+    return DDP_OK;
+}
+
+/* What a rank sent, if that is known, else what it should have sent. */
+static bool sent_by(struct harness_emulation *e, uint32_t rank, uint32_t step, bool is_due)
+{
+    const uint64_t got =
+        e->is_judging ? harness_scaler_recorded(e, rank, step, DDP_EVENT_COLL_POST) : 0;
+
+    return got == harness_scaler_flag_hash(true)    ? true
+           : got == harness_scaler_flag_hash(false) ? false
+                                                    : is_due;
+}
+
+static void agree(struct harness_emulation *e, uint32_t step)
+{
+    uint8_t *due =
+        e->is_judging ? &e->expected.found[(step - e->start_step) * (e->world + 1)] : NULL;
+    bool is_any = false;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        const enum harness_found own = harness_emulation_camp(e, r)->found;
+
+        e->is_found[r] = sent_by(e, r, step, own == HARNESS_FOUND_YES);
+        is_any = is_any || e->is_found[r];
+        if (due != NULL) {
+            due[r] = (uint8_t)own;
+        }
+    }
+    if (due != NULL) {
+        due[e->world] = is_any ? HARNESS_FOUND_YES : HARNESS_FOUND_NO;
+    }
+    for (uint32_t r = 0; e->input->plan->job.semantics == HARNESS_SEMANTICS_STRICT && r < e->world;
+         r++) {
+        e->is_found[r] = is_any;
+    }
+}
+
+/* torch.amp's _amp_update_scale_. */
+static void update_scale(struct harness_emulation *e, uint32_t rank)
+{
+    const struct harness_optimizer *config = &e->input->plan->job.optimizer;
+    const double scale = (double)e->scale[rank];
+
+    if (e->is_found[rank]) {
+        e->scale[rank] = (float)(scale * config->scale_backoff);
+        e->scale_steps[rank] = 0;
+        return;
+    }
+    e->scale_steps[rank]++;
+    if (e->scale_steps[rank] == config->scale_interval) {
+        const float grown = (float)(scale * config->scale_growth);
+
+        e->scale[rank] = isfinite(grown) ? grown : e->scale[rank];
+        e->scale_steps[rank] = 0;
+    }
+}
+
+ddp_status harness_scaler_step(struct harness_emulation *e, uint32_t step)
+{
+    if (!is_scaling(e)) {
+        return DDP_OK;
+    }
+    for (size_t c = 0; c < e->camp_count; c++) {
+        if (e->camps[c]->rank_count > 0) {
+            DDP_TRY(unscale(e, e->camps[c]));
+        }
+    }
+    agree(e, step);
+    for (size_t c = 0; c < e->camp_count; c++) {
+        if (e->camps[c]->rank_count > 0) {
+            e->camps[c]->found =
+                e->is_found[e->camps[c]->first] ? HARNESS_FOUND_YES : HARNESS_FOUND_NO;
+        }
+    }
+    for (uint32_t r = 0; r < e->world; r++) {
+        update_scale(e, r);
+    }
+    return DDP_OK;
+}
