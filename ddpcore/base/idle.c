@@ -14,7 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SPIN_NS      (2 * DDP_NS_PER_US)
+/* Longer than a message takes between two ranks that run: who yields earlier on a core that other
+ * programs want, too, gives it away for a whole slice of theirs, and the other end follows. */
+#define SPIN_NS      (50 * DDP_NS_PER_US)
 #define YIELD_NS     (200 * DDP_NS_PER_US)
 #define SLICE_NS     DDP_NS_PER_MS
 #define BLIND_MIN_NS (50 * DDP_NS_PER_US)

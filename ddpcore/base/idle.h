@@ -45,7 +45,7 @@ struct ddp_idle_polls {
     uint64_t started_ns, polled_ns; /* 0: none */
 };
 
-/* Real processes: spin <= 2 us when spin is allowed (ranks <= cores), sched_yield <= 200 us, then
+/* Real processes: spin <= 50 us when spin is allowed (ranks <= cores), sched_yield <= 200 us, then
  * sleep on the doorbell (futex) or the descriptor (ppoll) in slices of <= 1 ms. */
 struct ddp_idle_process {
     struct ddp_idle base;

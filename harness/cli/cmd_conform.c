@@ -38,6 +38,7 @@ int cli_coll_conform(const struct cli_options *options, const char *name)
         .name = name,
         .program = "/proc/self/exe",
         .worlds = {options->worlds.first, options->worlds.last, options->has_worlds},
+        .is_full = options->is_full,
         .is_tcp = options->is_tcp,
         .budget_ns = budget_s * DDP_NS_PER_S,
         .timeout_ns =

@@ -379,7 +379,8 @@ const struct cli_option cli_option_table[] = {
     {"budget", "SECONDS", 0, CLI_CAMPAIGN | CLI_COLL, set_budget,
      "begin no case later than that (coll: 60, with --full none)"},
     {"full", NULL, 0, CLI_COLL, set_full,
-     "check: worlds 1 to 64 with every count up to 4 * ranks + 3"},
+     "check: worlds 1 to 64 with every count up to 4 * ranks + 3; conform: orders of messages in "
+     "worlds up to 16"},
     {"worlds", "N[-M]", 0, CLI_COLL, set_worlds,
      "check: of so many ranks (default: 1 to 16, and some to 64);\nshow: of N (default 4)"},
     {"counts", "N[-M]", 0, CLI_COLL, set_counts,

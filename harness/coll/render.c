@@ -298,6 +298,7 @@ json_t *harness_coll_verdicts(const struct harness_coll_report *report)
                             harness_coll_property_name((enum harness_coll_property)p), "reason",
                             ddp_text_str(&text), "cell", "", "text",
                             harness_coll_property_meaning((enum harness_coll_property)p));
+        (void)json_object_set_new(verdict, "counterexample", example_json(result));
         (void)json_object_set_new(
             verdict, "id",
             json_sprintf("coll.%s.%s", report->name,

@@ -233,10 +233,10 @@ static bool is_made_to_exit(const struct harness_emulation *e, uint32_t rank)
 }
 
 /* By a plug-in that has no schedules. */
-static bool is_moved(const struct harness_emulation *e, enum ddp_coll_kind kind)
+static bool is_moved(const struct harness_emulation *e, const struct ddp_event_op *op)
 {
     return e->input->plan->job.collective.engine == HARNESS_ENGINE_OPAQUE &&
-           kind == DDP_COLL_ALL_REDUCE;
+           op->kind == DDP_COLL_ALL_REDUCE && op->role == DDP_ROLE_BUCKET;
 }
 
 /* Every collective that went by a schedule left it. */
@@ -258,7 +258,7 @@ static void check_schedules(const struct harness_emulation *e, uint32_t rank,
         const struct harness_schedule_set *set =
             harness_schedules_find(&e->schedules, op.kind, NULL, arg[2], op.dtype, op.root);
 
-        if (harness_index_status(arg[3]) == DDP_OK && !is_moved(e, op.kind) &&
+        if (harness_index_status(arg[3]) == DDP_OK && !is_moved(e, &op) &&
             !harness_evidence_is_disturbed(e, rank, list[i]->entry.step) &&
             (set == NULL || rank >= set->size || set->member[rank] == NULL)) {
             harness_gap_set(out,

@@ -103,7 +103,14 @@ static void try_worlds(struct harness_conforming *run)
 
 /* --- in one process --------------------------------------------------------------------------- */
 
-enum { ORDER_WORLDS = 3, ORDER_COUNTS = 2, ORDER_RUNS = 1000 };
+enum {
+    ORDER_WORLDS = 3,
+    ORDER_WORLDS_FULL = 9,
+    ORDER_COUNTS = 2,
+    ORDER_RUNS = 1000,
+    ORDER_RUNS_FULL = 2000, /* half of them drawn */
+    SPOILED_WORLD_MAX = 8   /* there are as many runs as messages, times ranks */
+};
 
 static void judge_orders(struct harness_conforming *run, enum harness_conform_property property,
                          const struct harness_orders_config *config,
@@ -118,32 +125,46 @@ static void judge_orders(struct harness_conforming *run, enum harness_conform_pr
     run->report->order_count += result->run_count;
 }
 
+/* One world and count: orders, then messages that are spoiled, then deaths. */
+static void try_order(struct harness_conforming *run, uint32_t world, size_t elem_count)
+{
+    const struct harness_lab_request *request = &run->team.shared->request;
+    const struct harness_orders_config config = {
+        .kind = request->kind,
+        .algorithm = request->algorithm,
+        .world = world,
+        .elem_count = elem_count,
+        .runs_max = run->options->is_full ? (uint64_t)ORDER_RUNS_FULL : (uint64_t)ORDER_RUNS};
+    struct harness_orders_result result;
+
+    run->status = harness_orders_all(&config, &result, run->err);
+    if (run->status == DDP_OK) {
+        judge_orders(run, HARNESS_CONFORM_ORDERS, &config, &result);
+    }
+    if (run->status == DDP_OK && world <= (uint32_t)SPOILED_WORLD_MAX) {
+        run->status = harness_orders_spoiled(&config, &result, run->err);
+        if (run->status == DDP_OK) {
+            judge_orders(run, HARNESS_CONFORM_SPOILED, &config, &result);
+            run->status = harness_orders_killed(&config, &result, run->err);
+        }
+        if (run->status == DDP_OK) {
+            judge_orders(run, HARNESS_CONFORM_KILLED, &config, &result);
+        }
+    }
+}
+
 /* Of the core's own algorithms: all orders of small worlds, drawn ones of larger ones. */
 static void try_orders(struct harness_conforming *run)
 {
-    static const uint32_t worlds[ORDER_WORLDS] = {2, 3, 5};
+    static const uint32_t some[ORDER_WORLDS] = {2, 3, 5};
+    static const uint32_t all[ORDER_WORLDS_FULL] = {1, 2, 3, 4, 5, 7, 8, 13, 16};
+    bool is_full = run->options->is_full;
+    size_t world_count = is_full ? (size_t)ORDER_WORLDS_FULL : (size_t)ORDER_WORLDS;
 
-    for (size_t i = 0; i < (size_t)ORDER_WORLDS * ORDER_COUNTS; i++) {
-        const struct harness_lab_request *request = &run->team.shared->request;
-        const struct harness_orders_config config = {
-            .kind = request->kind,
-            .algorithm = request->algorithm,
-            .world = worlds[i / ORDER_COUNTS],
-            .elem_count = i % ORDER_COUNTS == 0 ? 2 : 2 * (size_t)worlds[i / ORDER_COUNTS] + 1,
-            .runs_max = ORDER_RUNS};
-        struct harness_orders_result result;
+    for (size_t i = 0; i < world_count * ORDER_COUNTS && !harness_conform_is_over(run); i++) {
+        uint32_t world = is_full ? all[i / ORDER_COUNTS] : some[i / ORDER_COUNTS];
 
-        if (harness_conform_is_over(run)) {
-            return;
-        }
-        run->status = harness_orders_all(&config, &result, run->err);
-        if (run->status == DDP_OK) {
-            judge_orders(run, HARNESS_CONFORM_ORDERS, &config, &result);
-            run->status = harness_orders_spoiled(&config, &result, run->err);
-        }
-        if (run->status == DDP_OK) {
-            judge_orders(run, HARNESS_CONFORM_SPOILED, &config, &result);
-        }
+        try_order(run, world, i % ORDER_COUNTS == 0 ? 2 : 2 * (size_t)world + 1);
     }
 }
 
@@ -170,6 +191,7 @@ static void ask(struct harness_conforming *run)
     run->report->result[HARNESS_CONFORM_REOPENS].is_asked = !ddp_coll_kind_has_root(kind);
     run->report->result[HARNESS_CONFORM_ORDERS].is_asked = run->is_builtin;
     run->report->result[HARNESS_CONFORM_SPOILED].is_asked = run->is_builtin;
+    run->report->result[HARNESS_CONFORM_KILLED].is_asked = run->is_builtin;
     run->report->result[HARNESS_CONFORM_ABORT].is_asked = run->has_abort;
     if ((run->needs & DDPROVE_COLL_ONE_COMM) != 0) {
         run->report->result[HARNESS_CONFORM_TWO].is_asked = false;

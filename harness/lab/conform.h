@@ -30,7 +30,7 @@ extern "C" {
     X(HARNESS_CONFORM_SAME_ORDER, "same_order",                                                   \
       "every element is added in one order, whatever the count is: buckets may be merged")        \
     X(HARNESS_CONFORM_REPEATS, "repeatable",                                                      \
-      "the same numbers give the same bits, also if a rank comes late")                           \
+      "the same numbers give the same bits, also if a rank comes late or is stopped for a while") \
     X(HARNESS_CONFORM_NEXT, "back_to_back",                                                       \
       "calls in a row are right, though buffers are used again at once")                          \
     X(HARNESS_CONFORM_FREED, "no_leak", "more calls leave no memory and no descriptor behind")    \
@@ -43,7 +43,9 @@ extern "C" {
     X(HARNESS_CONFORM_ORDERS, "any_order",                                                        \
       "messages may arrive in any order: every rank ends well, with the same bits")               \
     X(HARNESS_CONFORM_SPOILED, "no_silent_loss",                                                  \
-      "a message is lost, comes twice or cut short: no rank takes a wrong result for right")
+      "a message is lost, comes twice or cut short: no rank takes a wrong result for right")      \
+    X(HARNESS_CONFORM_KILLED, "dies_anywhere",                                                    \
+      "a rank dies before any message: the others get an error or the right result")
 enum harness_conform_property {
 #define X(id, name, meaning) id,
     HARNESS_CONFORM_TABLE(X)
@@ -68,6 +70,7 @@ struct harness_conform_options {
     const char *name; /* of an algorithm, or the path of a plug-in of either form */
     const char *program;
     struct harness_coll_range worlds;
+    bool is_full;        /* more worlds, and more orders of messages */
     bool is_tcp;         /* ranks are connected by TCP, not by shared memory */
     uint64_t budget_ns;  /* no case is begun later; 0: no limit */
     uint64_t timeout_ns; /* a call that takes longer hangs */

@@ -30,7 +30,8 @@ void harness_conform_print(const struct harness_conform_report *report, struct d
         ddp_text_add(out, "not taken: %s\n", report->untaken);
     }
     if (report->order_count > 0) {
-        ddp_text_add(out, "%llu orders and losses of messages of 2, 3 and 5 ranks in one process\n",
+        ddp_text_add(out,
+                     "%llu orders and losses of messages, and deaths of ranks, in one process\n",
                      (unsigned long long)report->order_count);
     }
     if (report->tree[0] != '\0') {
@@ -71,14 +72,14 @@ json_t *harness_conform_json(const struct harness_conform_report *report)
                           (json_int_t)result->case_count, "counterexample", example_json(result)));
         }
     }
-    return json_pack("{s:s, s:s, s:s, s:s, s:[i, i], s:I, s:b, s:f, s:o, s:s, s:s}", "schema",
+    return json_pack("{s:s, s:s, s:s, s:s, s:[i, i], s:I, s:I, s:b, s:f, s:o, s:s, s:s}", "schema",
                      "ddprove.coll.conform/1", "algorithm", report->name, "kind",
                      ddp_coll_kind_name(report->kind), "outcome",
                      harness_outcome_name(harness_conform_outcome(report)), "worlds",
                      (int)report->first_world, (int)report->last_world, "cases",
-                     (json_int_t)report->case_count, "stopped", report->is_stopped, "elapsed_ms",
-                     (double)report->elapsed_ns / 1e6, "properties", properties, "not_taken",
-                     report->untaken, "trees", report->tree);
+                     (json_int_t)report->case_count, "orders", (json_int_t)report->order_count,
+                     "stopped", report->is_stopped, "elapsed_ms", (double)report->elapsed_ns / 1e6,
+                     "properties", properties, "not_taken", report->untaken, "trees", report->tree);
 }
 
 static enum harness_outcome outcome_of(const struct harness_conform_report *report,
@@ -110,6 +111,7 @@ json_t *harness_conform_verdicts(const struct harness_conform_report *report)
                             harness_outcome_name(outcome_of(report, result)), "verdict", name,
                             "reason", result->text, "cell", "", "text",
                             harness_conform_meaning((enum harness_conform_property)p));
+        (void)json_object_set_new(verdict, "counterexample", example_json(result));
         (void)json_object_set_new(verdict, "id", json_sprintf("conform.%s.%s", report->name, name));
         (void)json_array_append_new(verdicts, verdict);
     }

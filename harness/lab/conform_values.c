@@ -176,10 +176,15 @@ static uint64_t hash_outputs(const struct harness_conforming *run)
     return hash;
 }
 
-/* The same numbers again and again, now and then with a rank that comes late. */
+/* The same numbers again and again, now and then with a rank that comes late, or is stopped. */
 void harness_conform_repeats(struct harness_conforming *run)
 {
     enum { ROUNDS = 6 };
+    static const enum harness_lab_oddity oddities[ROUNDS] = {
+        [1] = HARNESS_LAB_LATE, [3] = HARNESS_LAB_STOPPED, [5] = HARNESS_LAB_LATE};
+    static const char *const said[ROUNDS] = {"", "; in it a rank came late",
+                                             "", "; in it a rank was stopped for a while",
+                                             "", "; in it a rank came late"};
     struct harness_lab_shared *shared = run->team.shared;
     struct harness_lab_wrong wrong = {.rank = UINT32_MAX, .elem = SIZE_MAX};
     uint64_t first = 0;
@@ -187,7 +192,7 @@ void harness_conform_repeats(struct harness_conforming *run)
     for (uint32_t i = 0; i < ROUNDS && !harness_conform_has_failed(run, HARNESS_CONFORM_REPEATS);
          i++) {
         harness_conform_set_trial(run, 1003);
-        shared->trial.oddity = i % 2 == 1 ? HARNESS_LAB_LATE : HARNESS_LAB_NOTHING_ODD;
+        shared->trial.oddity = oddities[i];
         shared->trial.odd_rank = (i / 2) % shared->request.ranks;
         harness_lab_put_any(shared);
         if (harness_conform_try(run, false, &wrong) != HARNESS_TRIAL_WELL) {
@@ -203,7 +208,7 @@ void harness_conform_repeats(struct harness_conforming *run)
         wrong = (struct harness_lab_wrong){.rank = UINT32_MAX, .elem = SIZE_MAX};
         (void)snprintf(wrong.text, sizeof wrong.text,
                        "call %u of the same numbers gives other bits than the first%s", i + 1,
-                       i % 2 == 1 ? "; in it a rank came late" : "");
+                       said[i]);
         harness_conform_judge(run, HARNESS_CONFORM_REPEATS,
                               hash_outputs(run) == first ? NULL : &wrong);
     }

@@ -15,6 +15,9 @@ static ddp_status gate_recv_peek(struct ddp_transport *transport, uint32_t peer,
     struct harness_lab_lane *lane = lane_to(gate, peer);
     ddp_status status = gate->relay.inner->ops->recv_peek(gate->relay.inner, peer, out);
 
+    if (status == DDP_E_PEER_DIED && gate->is_deaf) {
+        return DDP_PENDING;
+    }
     if (status != DDP_OK) {
         return status;
     }
@@ -55,6 +58,12 @@ static void gate_recv_ack(struct ddp_transport *transport, uint32_t peer)
     lane->spoiling = HARNESS_LAB_KEPT;
 }
 
+static int32_t gate_dead_peer(struct ddp_transport *transport)
+{
+    return ((const struct harness_lab_gated *)transport)->is_deaf ? -1
+                                                                  : ddp_relay_dead_peer(transport);
+}
+
 static const struct ddp_transport_ops gate_ops = {.name = "gate",
                                                   .alloc = ddp_relay_alloc,
                                                   .free = ddp_relay_free,
@@ -64,7 +73,7 @@ static const struct ddp_transport_ops gate_ops = {.name = "gate",
                                                   .recv_ack = gate_recv_ack,
                                                   .revoke = ddp_relay_revoke,
                                                   .is_revoked = ddp_relay_is_revoked,
-                                                  .dead_peer = ddp_relay_dead_peer,
+                                                  .dead_peer = gate_dead_peer,
                                                   .hint = ddp_relay_hint,
                                                   .destroy = ddp_relay_destroy};
 

@@ -26,6 +26,7 @@ struct harness_lab_lane {
 struct harness_lab_gated {
     struct ddp_relay relay;
     struct harness_lab_lane *lane;                    /* [peer] */
+    bool is_deaf;                                     /* deaths are not passed on */
     unsigned char flipped[HARNESS_LAB_FLIPPED_BYTES]; /* a message in which a bit is another one */
 };
 

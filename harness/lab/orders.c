@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ddpcore/base/prng.h"
 #include "ddpcore/device/cpu.h"
 #include "ddpcore/transport/loop.h"
+#include "harness/lab/choices.h"
 #include "harness/lab/data.h"
 #include "harness/lab/gated.h"
 
-enum { CHOICES_MAX = 512, RANKS = HARNESS_ORDERS_RANKS_MAX };
+enum { RANKS = HARNESS_ORDERS_RANKS_MAX };
 
 struct orders_rank {
     struct ddp_env env;
@@ -35,13 +35,7 @@ struct world {
     uint32_t let_through;                       /* messages so far */
     uint32_t spoiled; /* the number of the one that is; UINT32_MAX: none */
     enum harness_lab_spoiling spoiling;
-};
-
-/* The choices of a run. */
-struct choices {
-    uint16_t choice[CHOICES_MAX], width[CHOICES_MAX];
-    size_t count;
-    struct ddp_prng *drawn; /* NULL: they are counted up */
+    uint32_t killed, killed_before; /* a rank, and the message before which it dies; UINT32_MAX */
 };
 
 /* --- world ------------------------------------------------------------------------------------ */
@@ -113,6 +107,7 @@ static ddp_status open_rank(struct world *world, uint32_t number, struct ddp_err
     }
     DDP_TRY(ddp_loop_create(world->net, &rank->env, "orders", number, config->world, NULL, &inner));
     harness_lab_gated_init(&rank->gated, inner, world->lane[number]);
+    rank->gated.is_deaf = config->is_deaf;
     DDP_TRY(ddp_device_cpu_create(rank->env.mem, &rank->device));
     DDP_TRY(ddp_coll_schedule_create(&rank->env, &rank->gated.relay.base, rank->device, &schedules,
                                      &rank->coll, err));
@@ -132,6 +127,8 @@ static ddp_status open_world(struct world *world, const struct harness_orders_co
     memset(world, 0, sizeof *world);
     world->config = config;
     world->spoiled = UINT32_MAX;
+    world->killed = UINT32_MAX;
+    world->killed_before = UINT32_MAX;
     ddp_clock_virtual_init(&world->clock, 1000);
     world->idle.ops = &idle_ops;
     DDP_TRY(ddp_loop_net_create(&net, &world->net));
@@ -161,39 +158,8 @@ static void close_world(struct world *world)
 
 /* --- a run ------------------------------------------------------------------------------------ */
 
-static size_t choose(struct choices *choices, size_t width)
-{
-    size_t at = choices->count;
-
-    if (at >= (size_t)CHOICES_MAX) {
-        return 0;
-    }
-    choices->count++;
-    if (choices->drawn != NULL) {
-        choices->choice[at] = (uint16_t)ddp_prng_below(choices->drawn, width);
-    }
-    choices->width[at] = (uint16_t)width;
-    return choices->choice[at];
-}
-
-/* The next run's choices; false: that was the last. */
-static bool count_up(struct choices *choices)
-{
-    while (choices->count > 0) {
-        size_t last = choices->count - 1;
-
-        if (choices->choice[last] + 1u < choices->width[last]) {
-            choices->choice[last]++;
-            return true;
-        }
-        choices->choice[last] = 0;
-        choices->count--;
-    }
-    return false;
-}
-
 /* Lets one of the messages that wait through. False: none does. */
-static bool let_one_through(struct world *world, struct choices *choices)
+static bool let_one_through(struct world *world, struct harness_lab_choices *choices)
 {
     struct harness_lab_lane *waiting[RANKS * RANKS];
     size_t count = 0;
@@ -209,7 +175,7 @@ static bool let_one_through(struct world *world, struct choices *choices)
     if (count == 0) {
         return false;
     }
-    chosen = waiting[count > 1 ? choose(choices, count) : 0];
+    chosen = waiting[count > 1 ? harness_lab_choose(choices, count) : 0];
     chosen->is_waiting = false;
     chosen->allowed++;
     chosen->spoiling = world->let_through++ == world->spoiled ? world->spoiling : HARNESS_LAB_KEPT;
@@ -236,12 +202,31 @@ static void post_all(struct world *world, uint64_t seq)
     }
 }
 
+/* It vanishes with its memory. False: it is not its time, or it is dead. */
+static bool kill_one(struct world *world)
+{
+    struct orders_rank *rank = &world->rank[world->killed < (uint32_t)RANKS ? world->killed : 0];
+
+    if (world->let_through != world->killed_before) {
+        return false;
+    }
+    world->killed_before = UINT32_MAX;
+    ddp_loop_net_kill(world->net, world->killed);
+    ddp_mem_pool_destroy(rank->pool);
+    *rank = (struct orders_rank){.work = {.status = DDP_E_PEER_DIED}};
+    for (uint32_t from = 0; from < world->config->world; from++) {
+        world->lane[world->killed][from].is_waiting = false;
+    }
+    return true;
+}
+
 /* Until all have ended, or nobody can go on: those are PENDING then. Polls move what they can, so
  * three rounds in which none ends and no message comes are the end of it. */
-static void run(struct world *world, uint64_t seq, struct choices *choices)
+static void run(struct world *world, uint64_t seq, struct harness_lab_choices *choices)
 {
     enum { QUIET_ROUNDS = 3 };
     uint32_t quiet = 0;
+    bool is_late = world->killed == UINT32_MAX;
 
     post_all(world, seq);
     for (;;) {
@@ -263,9 +248,15 @@ static void run(struct world *world, uint64_t seq, struct choices *choices)
             continue;
         }
         quiet = 0;
-        if (!let_one_through(world, choices)) {
+        if (kill_one(world) || let_one_through(world, choices)) {
+            continue;
+        }
+        if (is_late) {
             return;
         }
+        is_late = true; /* a death is told after a while */
+        ddp_clock_virtual_advance_to(&world->clock,
+                                     world->clock.time_ns + 2 * DDP_TRANSPORT_DEATH_GRACE_NS);
     }
 }
 
@@ -320,7 +311,7 @@ ddp_status harness_orders_all(const struct harness_orders_config *config,
                               struct harness_orders_result *out, struct ddp_err *err)
 {
     static struct world world;
-    static struct choices choices;
+    static struct harness_lab_choices choices;
     static struct ddp_prng drawn;
     float *kept = NULL;
     ddp_status status = DDP_OK;
@@ -334,7 +325,7 @@ ddp_status harness_orders_all(const struct harness_orders_config *config,
 
         if (is_drawn) {
             choices.drawn = &drawn;
-        } else if (out->run_count > 0 && !count_up(&choices)) {
+        } else if (out->run_count > 0 && !harness_lab_count_up(&choices)) {
             out->is_exhaustive = true;
             break;
         }
@@ -366,8 +357,8 @@ static bool is_noticed(const struct world *world)
 
 /* A wrong result. Messages have numbers, so that no rank may take one for right. A bit that changes
  * is only to be noticed, by some rank, in the next call at the latest. */
-static void judge_spoiled(struct world *world, const float *kept, struct choices *choices,
-                          struct harness_orders_result *out)
+static void judge_spoiled(struct world *world, const float *kept,
+                          struct harness_lab_choices *choices, struct harness_orders_result *out)
 {
     static const char *const names[HARNESS_LAB_SPOILINGS] = {"", "is lost", "comes twice",
                                                              "is cut short", "is changed"};
@@ -400,7 +391,7 @@ static ddp_status spoil(const struct harness_orders_config *config, uint32_t num
                         struct harness_orders_result *out, struct ddp_err *err)
 {
     static struct world world;
-    static struct choices choices;
+    static struct harness_lab_choices choices;
     ddp_status status;
 
     memset(&choices, 0, sizeof choices);
@@ -439,6 +430,53 @@ ddp_status harness_orders_spoiled(const struct harness_orders_config *config,
                            (enum harness_lab_spoiling)(1 + i % (way_count - 1)), &kept,
                            &message_count, out, err);
         }
+    }
+    ddp_mem_free(ddp_mem_system(), kept);
+    return status;
+}
+
+/* Whether some rank that lives goes on waiting, or takes something else for the result. */
+static void judge_killed(const struct world *world, const float *kept, uint32_t number,
+                         struct harness_orders_result *out)
+{
+    for (uint32_t r = 0; r < world->config->world && out->wrong[0] == '\0'; r++) {
+        ddp_status status = world->rank[r].work.status;
+        bool is_wrong = status == DDP_OK && !is_same(world, kept, r);
+
+        if (r != world->killed && (status == DDP_PENDING || is_wrong)) {
+            out->rank = r;
+            (void)snprintf(out->wrong, sizeof out->wrong,
+                           "rank %u dies before message %u, and rank %u %s", world->killed, number,
+                           r, is_wrong ? "takes what it has for the result" : "waits for ever");
+        }
+    }
+}
+
+ddp_status harness_orders_killed(const struct harness_orders_config *config,
+                                 struct harness_orders_result *out, struct ddp_err *err)
+{
+    static struct world world;
+    static struct harness_lab_choices choices;
+    uint32_t message_count = 0;
+    float *kept = NULL;
+    ddp_status status;
+
+    *out = (struct harness_orders_result){.is_exhaustive = true};
+    status = spoil(config, UINT32_MAX, HARNESS_LAB_KEPT, &kept, &message_count, out, err);
+    for (uint32_t i = 0; status == DDP_OK && i < (message_count + 1) * config->world; i++) {
+        if (out->wrong[0] != '\0') {
+            break;
+        }
+        memset(&choices, 0, sizeof choices);
+        status = open_world(&world, config, err);
+        if (status == DDP_OK) {
+            world.killed = i % config->world;
+            world.killed_before = i / config->world;
+            run(&world, 1, &choices);
+            out->run_count++;
+            judge_killed(&world, kept, i / config->world, out);
+        }
+        close_world(&world);
     }
     ddp_mem_free(ddp_mem_system(), kept);
     return status;

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define HARNESS_ORDERS_RANKS_MAX 8u
+#define HARNESS_ORDERS_RANKS_MAX 16u
 
 struct harness_orders_config {
     enum ddp_coll_kind kind;
@@ -18,6 +18,7 @@ struct harness_orders_config {
     struct ddp_schedule_emitter *emitter; /* of all-reduces, instead of the algorithm; or NULL */
     /* Bits of messages change too, which nobody but a transport with sums of its own can notice. */
     bool is_flipping;
+    bool is_deaf; /* ranks' transports do not say that another one has died */
     uint32_t world;
     size_t elem_count;
     uint64_t runs_max; /* orders that are tried, the first of them in turn, the rest drawn */
@@ -38,6 +39,11 @@ DDP_MUST_USE ddp_status harness_orders_all(const struct harness_orders_config *c
 DDP_MUST_USE ddp_status harness_orders_spoiled(const struct harness_orders_config *config,
                                                struct harness_orders_result *out,
                                                struct ddp_err *err);
+/* Each rank in turn dies before each message in turn, and after the last one: all others end, with
+ * an error or with the right result. */
+DDP_MUST_USE ddp_status harness_orders_killed(const struct harness_orders_config *config,
+                                              struct harness_orders_result *out,
+                                              struct ddp_err *err);
 
 #ifdef __cplusplus
 }

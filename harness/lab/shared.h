@@ -53,6 +53,7 @@ struct harness_lab_request {
 enum harness_lab_oddity {
     HARNESS_LAB_NOTHING_ODD,
     HARNESS_LAB_LATE,        /* it comes a while after the others */
+    HARNESS_LAB_STOPPED,     /* its process is stopped in the call, and goes on after a while */
     HARNESS_LAB_OTHER_COUNT, /* it asks for one element more */
     HARNESS_LAB_DIES,        /* its process is killed when it is to call */
     HARNESS_LAB_ABORTED      /* it does not call, and the others abort the call, each twice */

@@ -11,12 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "harness/lab/engine.h"
 
 #define GUARD_BYTES ((size_t)256)
-enum { GUARD = 0xa5, LATE_MS = 30, ABORT_MS = 60 };
+enum { GUARD = 0xa5, LATE_MS = 30, STOP_AFTER_MS = 1, ABORT_MS = 60 };
 
 /* A buffer with guards on both sides. */
 struct guarded {
@@ -253,10 +254,27 @@ static ddp_status call_aborted(struct trying *trying, const struct buffers *buff
 
 /* --- a trial ---------------------------------------------------------------------------------- */
 
+/* The fault: a process of its own stops this one for a while. Returns it; -1: there is none. */
+static pid_t stop_soon(void)
+{
+    pid_t stopped = getpid();
+    pid_t stopper = fork();
+
+    if (stopper == 0) {
+        (void)poll(NULL, 0, STOP_AFTER_MS);
+        (void)kill(stopped, SIGSTOP);
+        (void)poll(NULL, 0, LATE_MS);
+        (void)kill(stopped, SIGCONT);
+        _exit(0);
+    }
+    return stopper;
+}
+
 static ddp_status call_all(struct trying *trying, const struct buffers *buffers)
 {
     const struct harness_lab_trial *trial = &trying->shared->trial;
     bool is_odd = trial->odd_rank == trying->number;
+    pid_t stopper = trial->oddity == HARNESS_LAB_STOPPED && is_odd ? stop_soon() : -1;
     ddp_status status = DDP_OK;
 
     if (trial->oddity == HARNESS_LAB_DIES && is_odd) {
@@ -273,6 +291,9 @@ static ddp_status call_all(struct trying *trying, const struct buffers *buffers)
     }
     for (uint32_t k = 0; status == DDP_OK && k < trial->calls; k++) {
         status = make_call(trying, trying->engine, buffers, k);
+    }
+    if (stopper > 0) {
+        (void)waitpid(stopper, NULL, 0);
     }
     return status;
 }
@@ -325,7 +346,7 @@ static void try_once(struct trying *trying)
                                                   : ddp_status_text(status));
     free(buffers.input.room);
     free(buffers.output.room);
-    if (status != DDP_OK || trial->oddity > HARNESS_LAB_LATE) {
+    if (status != DDP_OK || trial->oddity > HARNESS_LAB_STOPPED) {
         close_engines(trying);
     }
     outcome->heap_bytes = mallinfo2().uordblks + mallinfo2().hblkhd;

@@ -170,7 +170,7 @@ static ddp_status create_schedules(struct harness_session *session, bool is_stri
     config.observer = session->options->run_dir != NULL ? &session->dump.observer : NULL;
     if (job->collective.engine == HARNESS_ENGINE_OPAQUE) {
         status = harness_opaque_mover_open(&session->opaque, job->collective.plugin, session->env,
-                                           transport, session->err);
+                                           transport, job->timeout_ns, session->err);
         config.mover = &session->opaque.mover;
     } else if (job->collective.plugin != NULL) {
         harness_plugin_emitter_init(&session->plugin, session->plan->job.collective.plugin,

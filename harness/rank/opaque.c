@@ -31,7 +31,12 @@ static ddp_status check_others(struct harness_opaque_owner *owner)
 {
     const struct harness_opaque_mover *mover = mover_of(owner);
 
-    return mover->way != NULL ? ddp_coll_way_check(mover->way) : DDP_PENDING;
+    if (mover->way == NULL) {
+        return DDP_PENDING;
+    }
+    return ddp_clock_now_ns(mover->env->clock) - mover->begun_ns > mover->timeout_ns
+               ? DDP_E_TIMEOUT
+               : ddp_coll_way_check(mover->way);
 }
 
 /* Collectives are waited for by their number, others before there are any as at the store. */
@@ -84,6 +89,7 @@ static ddp_status start(struct ddp_coll_mover *base, const struct ddp_coll_way *
         return mover->failed;
     }
     mover->way = way;
+    mover->begun_ns = ddp_clock_now_ns(mover->env->clock);
     mover->opaque.seq = way->work->seq;
     mover->opaque.signature = way->signature;
     mover->opaque.counts = way->counts;
@@ -132,15 +138,19 @@ static ddp_status accept(struct harness_opaque_owner *owner,
 
 ddp_status harness_opaque_mover_open(struct harness_opaque_mover *mover, const char *path,
                                      struct ddp_env *env, struct ddp_transport *transport,
-                                     struct ddp_err *err)
+                                     uint64_t timeout_ns, struct ddp_err *err)
 {
     ddp_status status;
 
     *mover = (struct harness_opaque_mover){.mover = {&ops},
-                                           .owner = {connect_owner, accept, check_others, show},
+                                           .owner = {.connect = connect_owner,
+                                                     .accept = accept,
+                                                     .check = check_others,
+                                                     .moved = show},
                                            .env = env,
                                            .recorder = env->recorder,
                                            .transport = transport,
+                                           .timeout_ns = timeout_ns,
                                            .path = path};
     status = harness_opaque_open(&mover->opaque, path, &mover->owner, env, &mover->err);
     return status == DDP_OK ? DDP_OK : ddp_err_set(err, status, "%s: %s", path, mover->err.text);

@@ -14,6 +14,7 @@ struct harness_opaque_mover {
     struct ddp_transport *transport;
     const struct ddp_coll_way *way; /* of the present collective; NULL: none is under way */
     const char *path;               /* borrowed */
+    uint64_t timeout_ns, begun_ns;  /* of the present collective; a call that blocks ends so late */
     ddp_status failed;              /* what the plug-in failed with, and is not called again; OK */
     bool is_waiting;                /* the wait that the rank shows is the plug-in's */
     struct ddp_err err;
@@ -25,7 +26,7 @@ struct harness_opaque_mover {
 DDP_MUST_USE ddp_status harness_opaque_mover_open(struct harness_opaque_mover *mover,
                                                   const char *path, struct ddp_env *env,
                                                   struct ddp_transport *transport,
-                                                  struct ddp_err *err);
+                                                  uint64_t timeout_ns, struct ddp_err *err);
 /* is_well: as of harness_opaque_close. Nothing if it was never opened. */
 void harness_opaque_mover_close(struct harness_opaque_mover *mover, bool is_well);
 

@@ -85,8 +85,9 @@ static void add_result(struct ddp_text *out, const json_t *verdict)
 static void add_case(struct ddp_text *out, const json_t *verdict)
 {
     static const char *const properties[] = {
-        "driver", "seed", "verdict",   "culprit",      "victims", "op",         "step",     "phase",
-        "oracle", "mode", "detect_ms", "attribute_ms", "judged",  "not_judged", "reproduce"};
+        "driver", "seed",       "verdict",        "culprit",  "victims",   "op",
+        "step",   "phase",      "oracle",         "mode",     "detect_ms", "attribute_ms",
+        "judged", "not_judged", "counterexample", "reproduce"};
 
     ddp_text_add(out, "    <testcase classname=\"ddprove.%s\" name=\"", text_of(verdict, "driver"));
     add_escaped(out, text_of(verdict, "id"));

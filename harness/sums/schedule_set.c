@@ -182,6 +182,7 @@ static void link_queues(struct ordering *ordering, uint32_t rank)
         if (step->kind == HARNESS_STEP_SEND || is_receive(step)) {
             uint32_t *head = queue_of(ordering, rank, step->peer, is_receive(step));
 
+            DDP_ASSERT(*head > s); /* they are linked from behind */
             ordering->next[rank][s] = *head;
             *head = s;
         }

@@ -10,11 +10,13 @@ static const struct {
 
 bool harness_schedule_is_of_all(enum ddp_coll_kind kind)
 {
+    DDP_ASSERT((unsigned)kind < DDP_COLL_KIND_COUNT);
     return shapes[kind].has_input_of_all || shapes[kind].has_output_of_all;
 }
 
 bool harness_schedule_has_output(const struct harness_schedule *schedule)
 {
+    DDP_ASSERT(schedule->root < schedule->size);
     return schedule->kind != DDP_COLL_REDUCE || schedule->rank == schedule->root;
 }
 

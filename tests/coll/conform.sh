@@ -71,6 +71,7 @@ caught ONCE reopens 'open returned 2'
 # The other renderings, and the core's own algorithms.
 ends 1 coll check ./LOST.so --worlds 2 --junit out.xml
 grep -q '<failure' out.xml || fail "JUnit has no failure: $(cat out.xml)"
+grep -q 'name="counterexample" value=".*&quot;rank&quot;:0' out.xml || fail "JUnit does not say where: $(cat out.xml)"
 python3 -c '
 import json
 doc = json.load(open("LOST.json"))

@@ -48,7 +48,12 @@ sed 's/ddprove_coll_send(sink, last_round, rank, out, last, NONE)/ddprove_coll_s
     mine/mine.c >mine/wrong.c
 cmp -s mine/mine.c mine/wrong.c && fail "the template has changed: nothing is wrong with wrong.c"
 "$cc" -shared -fPIC -o mine/wrong.so mine/wrong.c
-ends 1 coll check ./mine/wrong.so --worlds 1-3 --svg wrong.svg --json wrong.json
+ends 1 coll check ./mine/wrong.so --worlds 1-3 --svg wrong.svg --json wrong.json --junit wrong.xml
+python3 - <<'END' || fail "JUnit does not say where: $(cat wrong.xml)"
+import json, xml.etree.ElementTree as tree
+said = [json.loads(p.get("value")) for p in tree.parse("wrong.xml").iter("property") if p.get("name") == "counterexample"]
+assert [(s["world"], s["count"], s["rank"], s["step"]) for s in said][:1] == [(2, 1, 0, 2)], said
+END
 grep -qE '^  no_hazard +FAIL ' out || fail "no hazard is seen: $(cat out)"
 grep -qF 'no_hazard, moment by moment' out || fail "it is not drawn: $(cat out)"
 grep -qF '</svg>' wrong.svg || fail "no picture: $(cat out)"

@@ -102,3 +102,20 @@ CT_TEST(orders, changed_messages_are_found)
         CT_FAIL("\"%s\" is all that shows", result.wrong);
     }
 }
+
+/* Each rank dies before each message; a transport that says nothing of it leaves others waiting. */
+CT_TEST(orders, deaths_are_told)
+{
+    struct harness_orders_config config = {
+        .algorithm = DDP_ALGORITHM_RING, .world = 3, .elem_count = 7, .runs_max = 1};
+    struct harness_orders_result result;
+    struct ddp_err err = {""};
+
+    CT_CHECK_OK(harness_orders_killed(&config, &result, &err));
+    CT_CHECK_STR(result.wrong, "");
+    CT_CHECK_EQ_U64(result.run_count, 1 + 3 * (12 + 1));
+    config.is_deaf = true;
+    CT_CHECK_OK(harness_orders_killed(&config, &result, &err));
+    CT_CHECK(strstr(result.wrong, "rank 0 dies before message 0, and rank") != NULL);
+    CT_CHECK(strstr(result.wrong, "waits for ever") != NULL);
+}
