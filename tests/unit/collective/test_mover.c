@@ -32,7 +32,7 @@ static ddp_status exchange(struct mover *mover, const struct ddp_coll_way *way)
                                       .size_bytes = COUNT * sizeof(float),
                                       .seq = way->work->seq,
                                       .signature = way->signature,
-                                      .number = way->streams[r].sent};
+                                      .number = way->counts[r].sent};
 
         if (r == transport->member) {
             memcpy(mover->came[r], args->input, sizeof mover->came[r]);
@@ -43,7 +43,7 @@ static ddp_status exchange(struct mover *mover, const struct ddp_coll_way *way)
                 transport->ops->send_post(transport, r, &message, &mover->ticket[r]);
 
             mover->is_sent[r] = status == DDP_OK;
-            way->streams[r].sent += status == DDP_OK;
+            way->counts[r].sent += status == DDP_OK;
             if (status < DDP_OK) {
                 return status;
             }
@@ -51,7 +51,7 @@ static ddp_status exchange(struct mover *mover, const struct ddp_coll_way *way)
         if (!mover->has_come[r] && transport->ops->recv_peek(transport, r, &message) == DDP_OK) {
             CT_CHECK(!way->is_checked ||
                      (message.seq == way->work->seq && message.signature == way->signature));
-            CT_CHECK_EQ_U64(message.number, way->streams[r].taken++);
+            CT_CHECK_EQ_U64(message.number, way->counts[r].taken++);
             memcpy(mover->came[r], message.data, sizeof mover->came[r]);
             transport->ops->recv_ack(transport, r);
             mover->has_come[r] = true;
