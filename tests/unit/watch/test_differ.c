@@ -87,47 +87,6 @@ CT_TEST(differ, two_camps)
     fake_job_close(&job);
 }
 
-/* Two members differ, and end by what their library says of that, before the others have come:
- * those tell who is right, and are not missed meanwhile. */
-CT_TEST(differ, two_end_before_the_others_come)
-{
-    struct fake_job job;
-
-    fake_job_begin(&job, 4);
-    fake_post(&job, 1, 0, 24, 1);
-    fake_post(&job, 2, 0, 104, 1);
-    for (uint32_t r = 1; r <= 2; r++) {
-        fake_launch(&job, r, 0, 0, 0, GUEST_LAUNCH_FAILED);
-        fake_state(&job, r, HARNESS_WATCH_EXITED, 1);
-    }
-    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
-    fake_post(&job, 0, 0, 24, 1);
-    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
-    fake_post(&job, 3, 0, 24, 1);
-    fake_look(&job, MS);
-    fake_only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "2");
-    fake_job_close(&job);
-}
-
-/* Nobody else comes: both are named, and those that have not come are not. */
-CT_TEST(differ, two_end_and_nobody_comes)
-{
-    struct fake_job job;
-
-    fake_job_begin(&job, 4);
-    fake_post(&job, 1, 0, 24, 1);
-    fake_post(&job, 2, 0, 104, 1);
-    for (uint32_t r = 1; r <= 2; r++) {
-        fake_launch(&job, r, 0, 0, 0, GUEST_LAUNCH_FAILED);
-        fake_state(&job, r, HARNESS_WATCH_EXITED, 1);
-    }
-    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
-    CT_CHECK_EQ_U64(fake_look(&job, HARNESS_WATCH_DIFFER_HOLD_NS), 2);
-    CT_CHECK(harness_rank_set_has(&job.findings.items[0].culprits, 1));
-    CT_CHECK(harness_rank_set_has(&job.findings.items[1].culprits, 2));
-    fake_job_close(&job);
-}
-
 /* Two ranks: what the communicator did before says who is right. */
 CT_TEST(differ, two_ranks_with_a_history)
 {
