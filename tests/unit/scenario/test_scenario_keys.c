@@ -98,6 +98,10 @@ static const struct special {
     {HARNESS_ROW_JOB_features, NULL, "job.data=synthetic", NULL},
     {HARNESS_ROW_JOB_data_file, DATA "/README.md",
      "job={ranks: 4, steps: 8, model: gpt, data: text, batch_per_rank: 8, samples: 1}", NULL},
+    {HARNESS_ROW_JOB_sync_batchnorm, NULL,
+     "job={ranks: 4, steps: 8, model: convnet, data: digits, batch_per_rank: 8, "
+     "checkpoint_every: 2}",
+     NULL},
     {HARNESS_ROW_JOB_label_file, DATA "/digits-labels-idx1-ubyte", NULL,
      "job={ranks: 4, steps: 8, model: mlp, data: idx, data_file: " DATA
      "/digits-images-idx3-ubyte, "
