@@ -136,6 +136,17 @@ ddp_status ref_tape_add_value(struct ref_tape *tape, size_t rows, size_t columns
     return DDP_OK;
 }
 
+struct ref_node
+ref_node_of(ddp_status (*backward)(struct ref_tape *tape, const struct ref_node *node), size_t x)
+{
+    return (struct ref_node){.backward = backward,
+                             .x = x,
+                             .y = REF_NONE,
+                             .out = REF_NONE,
+                             .weight = REF_NONE,
+                             .bias = REF_NONE};
+}
+
 ddp_status ref_tape_add_node(struct ref_tape *tape, const struct ref_node *node)
 {
     struct ref_node *nodes;

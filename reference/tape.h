@@ -179,16 +179,8 @@ DDP_MUST_USE ddp_status ref_tape_add_value(struct ref_tape *tape, size_t rows, s
                                            bool needs_grad, size_t *out);
 DDP_MUST_USE ddp_status ref_tape_add_node(struct ref_tape *tape, const struct ref_node *node);
 /* A node of an operation on x, without all else. */
-static inline struct ref_node
-ref_node_of(ddp_status (*backward)(struct ref_tape *tape, const struct ref_node *node), size_t x)
-{
-    return (struct ref_node){.backward = backward,
-                             .x = x,
-                             .y = REF_NONE,
-                             .out = REF_NONE,
-                             .weight = REF_NONE,
-                             .bias = REF_NONE};
-}
+struct ref_node
+ref_node_of(ddp_status (*backward)(struct ref_tape *tape, const struct ref_node *node), size_t x);
 /* An operation with one result, which has a gradient: its value, and the node with that as out. */
 DDP_MUST_USE ddp_status ref_tape_add_op(struct ref_tape *tape, struct ref_node *node, size_t rows,
                                         size_t columns, size_t *out);

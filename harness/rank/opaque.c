@@ -142,16 +142,14 @@ ddp_status harness_opaque_mover_open(struct harness_opaque_mover *mover, const c
 {
     ddp_status status;
 
-    *mover = (struct harness_opaque_mover){.mover = {&ops},
-                                           .owner = {.connect = connect_owner,
-                                                     .accept = accept,
-                                                     .check = check_others,
-                                                     .moved = show},
-                                           .env = env,
-                                           .recorder = env->recorder,
-                                           .transport = transport,
-                                           .timeout_ns = timeout_ns,
-                                           .path = path};
+    *mover = (struct harness_opaque_mover){
+        .mover = {&ops},
+        .owner = {.connect = connect_owner, .accept = accept, .check = check_others, .moved = show},
+        .env = env,
+        .recorder = env->recorder,
+        .transport = transport,
+        .timeout_ns = timeout_ns,
+        .path = path};
     status = harness_opaque_open(&mover->opaque, path, &mover->owner, env, &mover->err);
     return status == DDP_OK ? DDP_OK : ddp_err_set(err, status, "%s: %s", path, mover->err.text);
 }

@@ -113,40 +113,6 @@ static bool is_error(enum harness_verdict verdict, const struct harness_watch_ra
              rank->code == SIGFPE || rank->code == SIGILL));
 }
 
-/* The first call that members have posted differently; 0: none. Who of them is right need not be
- * known yet. */
-static uint64_t differing_seq(const struct harness_watch_group *group)
-{
-    if (group->wrong_seq != 0) {
-        return group->wrong_seq;
-    }
-    return group->differs_ns != 0 ? group->checked_seq + 1 : 0;
-}
-
-bool harness_watch_is_refused(const struct harness_watch *watch, uint32_t rank)
-{
-    const struct harness_watch_rank *self = &watch->ranks[rank];
-
-    for (size_t g = 0; g < watch->group_count; g++) {
-        const struct harness_watch_group *group = &watch->groups[g];
-        const uint64_t seq = differing_seq(group);
-        const enum harness_watch_reach reach =
-            seq != 0 ? harness_watch_reach_of(watch, rank, g, seq) : HARNESS_WATCH_NOWHERE;
-        /* A thread of the library ends a rank that may not wait yet for what it has posted. */
-        bool is_inside = group->members[rank].has_broken ||
-                         (self->state == HARNESS_WATCH_SIGNALED && reach > HARNESS_WATCH_NOWHERE &&
-                          reach < HARNESS_WATCH_DONE);
-
-        for (uint32_t i = 0; i < self->wait_count; i++) {
-            is_inside = is_inside || (self->waits[i].group == g && self->waits[i].seq >= seq);
-        }
-        if (seq != 0 && is_inside) {
-            return true;
-        }
-    }
-    return false;
-}
-
 enum harness_verdict harness_watch_crash_of(const struct harness_watch *watch, uint32_t rank)
 {
     const enum harness_verdict verdict = crash_of(watch, rank);

@@ -476,22 +476,20 @@ CT_TEST(keys, choices_take_keys_that_exist)
 /* A default, written out, changes nothing. */
 CT_TEST(keys, defaults_mean_what_absence_means)
 {
-    struct ddp_text absent;
+    struct ddp_text absent, written;
 
     ddp_text_init(&absent, ddp_mem_system());
     CT_REQUIRE(print_plan(base, NULL, 0, &absent));
     for (unsigned i = 0; i < HARNESS_ROW_COUNT; i++) {
         const struct harness_key *key = harness_key((enum harness_row)i);
-        const char *sets[1];
         char set[2 * SET_BYTES];
-        struct ddp_text written;
+        const char *sets[1] = {set};
 
         if (key->section != HARNESS_SECTION_JOB || key->fallback == NULL ||
             key->fallback[0] == '\0' || strcmp(key->key, "checkpoint_every") == 0) {
             continue;
         }
         (void)snprintf(set, sizeof(set), "job.%s=%s", key->key, key->fallback);
-        sets[0] = set;
         ddp_text_init(&written, ddp_mem_system());
         if (print_plan(base, sets, 1, &written)) {
             CT_CHECK_STR(ddp_text_str(&written), ddp_text_str(&absent));
