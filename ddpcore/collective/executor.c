@@ -106,7 +106,7 @@ static ddp_status look_for_stray(struct ddp_executor *executor)
         }
         if (message.seq < executor->queue.head->seq || (message.seq == executor->queue.head->seq &&
                                                         message.signature != executor->signature)) {
-            return ddp_executor_mismatch(executor);
+            return ddp_executor_mismatch(executor, peer, &message);
         }
     }
     return DDP_PENDING;

@@ -30,7 +30,8 @@ ddp_status ddp_executor_step(struct ddp_executor *executor, struct ddp_compiled 
 ddp_status ddp_executor_astray(struct ddp_executor *executor, uint32_t peer,
                                const struct ddp_message *message);
 /* A message of another collective: tell everybody, if messages are checked. E_MISMATCH. */
-ddp_status ddp_executor_mismatch(struct ddp_executor *executor);
+ddp_status ddp_executor_mismatch(struct ddp_executor *executor, uint32_t peer,
+                                 const struct ddp_message *message);
 
 /* executor_move.c: collectives that the group's mover does. In a checked group an agreement comes
  * first, as a schedule. */

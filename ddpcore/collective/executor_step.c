@@ -42,10 +42,19 @@ ddp_status ddp_executor_astray(struct ddp_executor *executor, uint32_t peer,
     return DDP_E_MESSAGE;
 }
 
-ddp_status ddp_executor_mismatch(struct ddp_executor *executor)
+/* Messages come in turn: if this one is of a later operation, its sender sent nothing more of this
+ * one. */
+ddp_status ddp_executor_mismatch(struct ddp_executor *executor, uint32_t peer,
+                                 const struct ddp_message *message)
 {
+    const uint64_t seq = executor->queue.head->seq;
+
+    if (message->seq > seq) {
+        ddp_recorder_event(executor->queue.base.env->recorder, DDP_EVENT_MESSAGE_AHEAD, seq,
+                           executor->queue.member_rank[peer], message->seq, 0, 0);
+    }
     if (executor->is_checked) {
-        ddp_queue_announce(&executor->queue, DDP_E_MISMATCH, executor->queue.head->seq);
+        ddp_queue_announce(&executor->queue, DDP_E_MISMATCH, seq);
     }
     return DDP_E_MISMATCH;
 }
@@ -66,7 +75,7 @@ static ddp_status run_recv(struct ddp_executor *executor, struct ddp_compiled *c
     if (message.size_bytes != step->dst.size_bytes ||
         (executor->is_checked &&
          (message.signature != executor->signature || message.seq != executor->queue.head->seq))) {
-        return ddp_executor_mismatch(executor);
+        return ddp_executor_mismatch(executor, step->peer, &message);
     }
     if (step->kind == DDP_STEP_RECV) {
         DDP_TRY(device->ops->copy(device, NULL, target, message.data, message.size_bytes));

@@ -4,11 +4,9 @@
 #include "ddpcore/device/cpu.h"
 
 #include <string.h>
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-#endif
 
 #include "ddpcore/device/clones.h"
+#include "ddpcore/device/cpu_f16c.h"
 #include "ddpcore/device/cpu_layers.h"
 
 /* Elements widened at a time: 2 blocks of 4 * 512 bytes stay in the first-level cache. */
@@ -179,51 +177,6 @@ DDP_CLONES static void narrow_f16(uint16_t *restrict target, const float *restri
     }
 }
 
-/* The processor's own conversions, if it has them, of the elements that fill its registers; returns
- * how many those are. Their bits are those of the loops above, except that a signalling NaN becomes
- * quiet, which every operation on it makes of it anyway. */
-#if defined(__x86_64__) && defined(__GNUC__)
-__attribute__((target("avx,f16c"))) static size_t widen_f16c(float *target, const uint16_t *source,
-                                                             size_t elem_count)
-{
-    size_t i = 0;
-
-    for (; __builtin_cpu_supports("f16c") && i + 8 <= elem_count; i += 8) {
-        _mm256_storeu_ps(target + i,
-                         _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(source + i))));
-    }
-    return i;
-}
-
-__attribute__((target("avx,f16c"))) static size_t narrow_f16c(uint16_t *target, const float *source,
-                                                              size_t elem_count)
-{
-    size_t i = 0;
-
-    for (; __builtin_cpu_supports("f16c") && i + 8 <= elem_count; i += 8) {
-        _mm_storeu_si128((__m128i *)(target + i),
-                         _mm256_cvtps_ph(_mm256_loadu_ps(source + i), _MM_FROUND_TO_NEAREST_INT));
-    }
-    return i;
-}
-#else
-static size_t widen_f16c(float *target, const uint16_t *source, size_t elem_count)
-{
-    (void)target;
-    (void)source;
-    (void)elem_count;
-    return 0;
-}
-
-static size_t narrow_f16c(uint16_t *target, const float *source, size_t elem_count)
-{
-    (void)target;
-    (void)source;
-    (void)elem_count;
-    return 0;
-}
-#endif
-
 DDP_CLONES static void multiply(float *target, const float *source, float factor, size_t elem_count)
 {
     for (size_t i = 0; i < elem_count; i++) {
@@ -241,7 +194,7 @@ static void widen(float *target, const void *source, enum ddp_dtype dtype, size_
         widen_bf16(target, (const uint16_t *)source + first, count);
     } else if (dtype == DDP_DTYPE_F16) {
         const uint16_t *from = (const uint16_t *)source + first;
-        const size_t done = widen_f16c(target, from, count);
+        const size_t done = ddp_cpu_widen_f16c(target, from, count);
 
         widen_f16(target + done, from + done, count - done);
     } else {
@@ -261,7 +214,7 @@ static void narrow(void *target, const float *source, enum ddp_dtype dtype, size
         narrow_bf16((uint16_t *)target + first, source, count);
     } else if (dtype == DDP_DTYPE_F16) {
         uint16_t *to = (uint16_t *)target + first;
-        const size_t done = narrow_f16c(to, source, count);
+        const size_t done = ddp_cpu_narrow_f16c(to, source, count);
 
         narrow_f16(to + done, source + done, count - done);
     } else {

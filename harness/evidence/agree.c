@@ -144,6 +144,21 @@ static void check_astray(const struct harness_emulation *e, uint32_t rank, struc
     }
 }
 
+/* Who got a message of a later operation ended by that, and its sender had posted both. */
+static void check_ahead(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
+{
+    size_t count = 0;
+    const struct ddp_event_entry *ahead = first_of(e, rank, DDP_EVENT_MESSAGE_AHEAD, &count);
+    const uint64_t *arg = ahead != NULL ? ahead->arg : NULL;
+
+    if (arg != NULL &&
+        (arg[2] <= arg[0] || arg[1] >= e->world || arg[1] == rank ||
+         harness_index_with_seq(&e->index, (uint32_t)arg[1], DDP_EVENT_COLL_POST, arg[2]) == NULL ||
+         !has_error(e, rank, DDP_OK, DDP_OK, -1))) {
+        harness_gap_set(out, "rank %u met a message of a later collective that nobody sent", rank);
+    }
+}
+
 /* The error that a rank ends with is one that it recorded. */
 static void check_error(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
 {
@@ -254,6 +269,7 @@ ddp_status harness_evidence_agreement(const struct harness_emulation *e, struct 
         check_revocation(e, r, out);
         check_error(e, r, out);
         check_astray(e, r, out);
+        check_ahead(e, r, out);
         check_messages(e, r, out);
     }
     return check_saved(e, out);

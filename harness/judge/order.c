@@ -1,7 +1,8 @@
 /* Causes first.
  *
  * Each finding gets one cause, so that they form trees; they are sorted by the tree's root, then by
- * depth. Of several causes one that has none itself is taken. */
+ * depth. Of several causes one that has none itself is taken. Roots that say the same of several
+ * ranks are sorted by rank. */
 #include "harness/judge/order.h"
 
 #include <string.h>
@@ -11,6 +12,7 @@
 /* Where a finding stands. */
 struct place {
     size_t root, depth, index;
+    size_t class; /* the first finding that says the same as the root, maybe of other ranks */
 };
 
 static void find_cause(const struct harness_paths *paths, struct harness_findings *findings,
@@ -49,6 +51,25 @@ static void find_causes(const struct harness_paths *paths, struct harness_findin
     }
 }
 
+/* Two causes say the same of other ranks. Which one the monitor saw first is a matter of chance. */
+static bool is_same_class(const struct harness_finding *a, const struct harness_finding *b)
+{
+    return a->cause < 0 && b->cause < 0 && a->verdict == b->verdict && a->oracle == b->oracle &&
+           a->mode == b->mode && a->step == b->step && a->op.is_set && b->op.is_set &&
+           a->op.seq == b->op.seq && !harness_rank_set_is_empty(&a->culprits) &&
+           !harness_rank_set_is_empty(&b->culprits);
+}
+
+static size_t class_of(const struct harness_findings *findings, size_t root)
+{
+    for (size_t i = 0; i < root; i++) {
+        if (is_same_class(&findings->items[i], &findings->items[root])) {
+            return i;
+        }
+    }
+    return root;
+}
+
 static struct place place_of(const struct harness_findings *findings, size_t index)
 {
     struct place place = {.root = index, .index = index};
@@ -59,6 +80,7 @@ static struct place place_of(const struct harness_findings *findings, size_t ind
         place.depth++;
         DDP_ASSERT(place.depth < findings->count); /* else causes make a circle */
     }
+    place.class = class_of(findings, place.root);
     return place;
 }
 
@@ -92,8 +114,14 @@ static bool is_before(const struct harness_findings *findings, const struct plac
     if (order != 0) {
         return order < 0;
     }
+    if (a->class != b->class) {
+        return a->class < b->class;
+    }
     if (a->root != b->root) {
-        return a->root < b->root;
+        uint32_t rank_a = harness_rank_set_at(&findings->items[a->root].culprits, 0);
+        uint32_t rank_b = harness_rank_set_at(&findings->items[b->root].culprits, 0);
+
+        return rank_a != rank_b ? rank_a < rank_b : a->root < b->root;
     }
     return a->depth != b->depth ? a->depth < b->depth : a->index < b->index;
 }

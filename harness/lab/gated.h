@@ -25,9 +25,10 @@ struct harness_lab_lane {
 
 struct harness_lab_gated {
     struct ddp_relay relay;
-    struct harness_lab_lane *lane;                    /* [peer] */
-    bool is_deaf;                                     /* deaths are not passed on */
-    unsigned char flipped[HARNESS_LAB_FLIPPED_BYTES]; /* a message in which a bit is another one */
+    struct harness_lab_lane *lane;                                 /* [peer] */
+    bool is_deaf;                                                  /* deaths are not passed on */
+    _Alignas(16) unsigned char flipped[HARNESS_LAB_FLIPPED_BYTES]; /* a message in which a bit is
+                                                                      another one */
 };
 
 /* inner: destroyed with it. lane: of each peer, zero-filled, the owner's. */

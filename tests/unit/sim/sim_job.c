@@ -33,7 +33,10 @@ void sim_job_init(struct sim_job *job, uint32_t ranks)
                                                  .weight_decay = 0.01,
                                                  .beta1 = 0.9,
                                                  .beta2 = 0.999,
-                                                 .eps = 1e-8};
+                                                 .eps = 1e-8,
+                                                 .scale_growth = 2,
+                                                 .scale_backoff = 0.5,
+                                                 .scale_interval = 2000};
     what->bucket_cap_bytes = 512;
     what->seed = 7;
     what->collective.algorithm = DDP_ALGORITHM_RING;
