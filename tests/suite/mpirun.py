@@ -55,6 +55,9 @@ def verdicts(launcher, ranks, names, *options):
     if reason:
         print(reason)
         sys.exit(SKIP)
+    for cell in cells:
+        if cell["outcome"] not in ("PASS", "SKIP"):
+            print(f"{launcher}, {ranks} ranks: {cell['id']} {cell['cell']}: {cell['outcome']}: {cell['reason']}")
     return {(ranks, cell["id"], cell["cell"]): (cell["outcome"], cell["verdict"], cell.get("culprit"))
             for cell in cells}
 
