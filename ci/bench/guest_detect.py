@@ -29,7 +29,7 @@ ROWS = [
     (SOCKETS, "skipped collective", FIRST, "skip: true", "MISMATCH.MISSING", 100),
     (SOCKETS, "wrong count", BUCKET, "arg: count, value: 31", "MISMATCH.COUNT", 5),
     (SOCKETS, "wrong operator", BUCKET, "arg: redop, value: max", "MISMATCH.REDUCTION", 5),
-    (MPI, "dead rank", BLOCKING, "kill: SIGKILL", "CRASH.EXITED", 5),
+    (MPI, "dead rank", BLOCKING, "kill: SIGKILL", "CRASH.SIGNALED", 5),
     (MPI, "stopped rank", BLOCKING, "stop: forever", "HANG.STOPPED", 100),
     (MPI, "skipped collective", STARTED, "skip: true", "MISMATCH.MISSING", 100),
     (MPI, "wrong count", STARTED, "arg: count, value: 47", "MISMATCH.COUNT", 5),
