@@ -3,6 +3,8 @@
 #ifndef HARNESS_LAB_GATED_H
 #define HARNESS_LAB_GATED_H
 
+#include <stdalign.h>
+
 #include "ddpcore/transport/relay.h"
 
 enum { HARNESS_LAB_FLIPPED_BYTES = 4096 };
@@ -25,9 +27,9 @@ struct harness_lab_lane {
 
 struct harness_lab_gated {
     struct ddp_relay relay;
-    struct harness_lab_lane *lane;                                 /* [peer] */
-    bool is_deaf;                                                  /* deaths are not passed on */
-    _Alignas(16) unsigned char flipped[HARNESS_LAB_FLIPPED_BYTES]; /* a message in which a bit is
+    struct harness_lab_lane *lane;                                /* [peer] */
+    bool is_deaf;                                                 /* deaths are not passed on */
+    alignas(16) unsigned char flipped[HARNESS_LAB_FLIPPED_BYTES]; /* a message in which a bit is
                                                                       another one */
 };
 
