@@ -62,6 +62,7 @@ static bool is_same_class(const struct harness_finding *a, const struct harness_
 
 static size_t class_of(const struct harness_findings *findings, size_t root)
 {
+    DDP_ASSERT(root < findings->count && findings->items[root].cause < 0);
     for (size_t i = 0; i < root; i++) {
         if (is_same_class(&findings->items[i], &findings->items[root])) {
             return i;
