@@ -24,6 +24,7 @@ extern "C" {
     X(DDP_PHASE_CHECKPOINT, "checkpoint", 10000) \
     X(DDP_PHASE_JOIN, "join", 5000)              \
     X(DDP_PHASE_PROBE, "probe", 60000)           \
+    X(DDP_PHASE_RECOVERY, "recovery", 5000)      \
     X(DDP_PHASE_TEARDOWN, "teardown", 5000)      \
     X(DDP_PHASE_END, "end", 5000)
 

@@ -350,6 +350,27 @@ void ddp_recorder_revoked(struct ddp_recorder *recorder, uint32_t rank, ddp_stat
     page_end(recorder->page);
 }
 
+void ddp_recorder_regroup(struct ddp_recorder *recorder)
+{
+    struct ddp_page *page = recorder == NULL ? NULL : recorder->page;
+
+    if (page == NULL) {
+        return;
+    }
+    page_begin(page);
+    put(&page->comm, 0);
+    put(&page->seq_posted, 0);
+    put(&page->seq_done, 0);
+    put(&page->posted_op, 0);
+    put(&page->posted_count, 0);
+    put(&page->posted_step, 0);
+    put(&page->posted_phase, 0);
+    put(&page->call_seq, 0);
+    put(&page->revoke_rank, 0);
+    put(&page->revoke_status, 0);
+    page_end(page);
+}
+
 void ddp_recorder_point(struct ddp_recorder *recorder, uint32_t point)
 {
     if (recorder == NULL) {

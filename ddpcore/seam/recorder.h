@@ -74,7 +74,8 @@ uint32_t ddp_coll_output_blocks(enum ddp_coll_kind kind, uint32_t member_count, 
     X(DDP_ROLE_REBUILD, "rebuild")               \
     X(DDP_ROLE_EVALUATION, "evaluation")         \
     X(DDP_ROLE_BATCH_NORM, "batch_norm")         \
-    X(DDP_ROLE_FOUND_INF, "found_inf")
+    X(DDP_ROLE_FOUND_INF, "found_inf")           \
+    X(DDP_ROLE_STATE, "state")
 enum ddp_coll_role {
 #define X(id, name) id,
     DDP_ROLE_TABLE(X)
@@ -208,6 +209,8 @@ bool ddp_recorder_is_waiting(const struct ddp_recorder *recorder);
 void ddp_recorder_plugin(struct ddp_recorder *recorder, bool is_inside);
 void ddp_recorder_message(struct ddp_recorder *recorder);
 void ddp_recorder_revoked(struct ddp_recorder *recorder, uint32_t rank, ddp_status status);
+/* The rank is in another group from now on: it has posted nothing there, and nobody revoked it. */
+void ddp_recorder_regroup(struct ddp_recorder *recorder);
 /* The rank passes an armed fault point (enum ddp_fault_point): sets last_point. */
 void ddp_recorder_point(struct ddp_recorder *recorder, uint32_t point);
 /* ddp_hash_tensor of a tensor in host memory, which the witness sees. Works without a recorder. */

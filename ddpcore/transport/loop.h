@@ -34,6 +34,9 @@ void ddp_loop_net_destroy(struct ddp_loop_net *net);
 /* The rank has died. What it had sent is still delivered; peers then see
  * E_PEER_DIED after one latency. Call before its memory is released. */
 void ddp_loop_net_kill(struct ddp_loop_net *net, uint32_t rank);
+/* Of a rank that dies: its group goes on without it, so that nobody waits for it at the store, and
+ * nobody is told there that it is dead. Before _kill. */
+void ddp_loop_net_excuse(struct ddp_loop_net *net, uint32_t rank);
 /* Endpoint of env->rank in the group called group_name. member_rank: global rank of each member,
  * the same on all; NULL = identity. Errors: E_INVALID (not of this group, or joined before),
  * E_NOMEM. */

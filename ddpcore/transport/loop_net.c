@@ -270,6 +270,12 @@ void ddp_loop_group_detach(struct ddp_loop_group *group, uint32_t member)
     }
 }
 
+void ddp_loop_net_excuse(struct ddp_loop_net *net, uint32_t rank)
+{
+    DDP_ASSERT(rank < net->config.world_size && !net->ranks[rank].is_dead);
+    net->ranks[rank].is_excused = true;
+}
+
 void ddp_loop_net_kill(struct ddp_loop_net *net, uint32_t rank)
 {
     uint64_t known_ns;

@@ -59,6 +59,7 @@ struct ddp_loop_group {
 
 struct ddp_loop_rank {
     bool is_dead;
+    bool is_excused; /* the store does not speak of its death */
     uint64_t dead_ns;
 };
 

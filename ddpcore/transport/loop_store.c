@@ -61,7 +61,7 @@ static ddp_status find_dead(struct loop_store *store)
     struct ddp_loop_net *net = store->net;
 
     for (uint32_t rank = 0; net->dead_count > 0 && rank < net->config.world_size; rank++) {
-        if (ddp_loop_net_is_dead(net, rank)) {
+        if (ddp_loop_net_is_dead(net, rank) && !net->ranks[rank].is_excused) {
             store->base.dead_rank = (int32_t)rank;
             return DDP_E_PEER_DIED;
         }

@@ -17,6 +17,7 @@
 #ifndef DDPCORE_WORLD_SUBGROUP_H
 #define DDPCORE_WORLD_SUBGROUP_H
 
+#include "ddpcore/world/survivors.h"
 #include "ddpcore/world/world.h"
 
 #ifdef __cplusplus
@@ -32,20 +33,12 @@ DDP_MUST_USE ddp_status ddp_subgroup_open(struct ddp_world *world, const char *n
                                           const uint32_t *ranks, uint32_t rank_count,
                                           struct ddp_group *out, struct ddp_err *err);
 
-/* What was lost. */
-struct ddp_loss {
-    const struct ddp_group *group; /* that has failed */
-    const uint32_t *ranks;         /* its members, rising */
-    uint32_t rank_count;
-    const char *name;   /* of this loss, the same on all that live; serves once */
-    uint64_t settle_ns; /* how long ranks may take to come that are not known to be dead */
-};
 /* Which members go on: all that live call, and get the same list. Returns once each rank has come
  * or is known to be dead; those that did neither until settle_ns after the first one came are left
  * out, too. out_ranks: uint32[loss->rank_count], rising. Errors: E_STATE (the group has not
  * failed), E_MEMBER (the others have left this rank out: it came too late), E_TIMEOUT (whoever
  * decides died meanwhile), those of the store: whose rank 0 hosts it cannot lose rank 0. */
-DDP_MUST_USE ddp_status ddp_world_survivors(struct ddp_world *world, const struct ddp_loss *loss,
+DDP_MUST_USE ddp_status ddp_world_survivors(struct ddp_world *world, const struct ddp_lost_group *loss,
                                             uint32_t *out_ranks, uint32_t *out_count,
                                             struct ddp_err *err);
 

@@ -7,7 +7,18 @@
 
 #include "ddpcore/world/subgroup.h"
 
+/* The one who decides looks again after so long: nothing wakes it when others come. */
+#define LOOK_NS DDP_NS_PER_MS
+
 enum { RANKS_MAX = DDP_STORE_VALUE_BYTES_MAX / sizeof(uint32_t), KEY_BYTES = 128 };
+
+/* One agreement, on this rank. */
+struct place {
+    struct ddp_env *env;
+    struct ddp_store *store;
+    uint64_t timeout_ns;
+    const struct ddp_lost_group *loss;
+};
 
 /* A counter of the store that is added to. */
 struct addition {
@@ -31,17 +42,17 @@ static void addition_hint(void *self, struct ddp_idle_hint *hint)
     addition->store->ops->hint(addition->store, hint);
 }
 
-static ddp_status add(struct ddp_world *world, struct addition *addition, uint64_t deadline_ns)
+static ddp_status add(const struct place *place, struct addition *addition, uint64_t deadline_ns)
 {
     const struct ddp_pollable pollable = {addition_poll, addition_hint, addition};
 
-    return ddp_wait(world->env.idle, world->env.clock, &pollable, deadline_ns);
+    return ddp_wait(place->env->idle, place->env->clock, &pollable, deadline_ns);
 }
 
 /* Waiting for all who may still come. One counter after the other is read. */
 struct gathering {
     struct addition looking;
-    const struct ddp_loss *loss;
+    const struct ddp_lost_group *loss;
     uint32_t next;   /* whose counter is read */
     bool *has_come;  /* [rank_count] */
     bool is_missing; /* somebody, in this round */
@@ -85,20 +96,33 @@ static ddp_status gathering_poll(void *self)
     return DDP_PENDING;
 }
 
+/* Until nobody is missing, or the time to settle is over. */
+static ddp_status gather(const struct place *place, struct gathering *gathering)
+{
+    const struct ddp_pollable pollable = {gathering_poll, NULL, gathering};
+    struct ddp_clock *clock = place->env->clock;
+    const uint64_t end_ns = ddp_clock_deadline_ns(clock, place->loss->settle_ns);
+    ddp_status status;
+
+    do {
+        const uint64_t look_ns = ddp_clock_deadline_ns(clock, LOOK_NS);
+
+        status = ddp_wait(place->env->idle, clock, &pollable, look_ns < end_ns ? look_ns : end_ns);
+    } while (status == DDP_E_TIMEOUT && ddp_clock_now_ns(clock) < end_ns);
+    return status;
+}
+
 /* out_ranks: those that have come. */
-static ddp_status decide(struct ddp_world *world, struct gathering *gathering,
+static ddp_status decide(const struct place *place, struct gathering *gathering,
                          const char *members_key, uint64_t deadline_ns, uint32_t *out_ranks,
                          uint32_t *out_count)
 {
-    const struct ddp_pollable pollable = {gathering_poll, NULL, gathering};
-    ddp_status status;
+    ddp_status status = gather(place, gathering);
 
-    status = ddp_wait(world->env.idle, world->env.clock, &pollable,
-                      ddp_clock_deadline_ns(world->env.clock, gathering->loss->settle_ns));
     if (status == DDP_E_TIMEOUT && gathering->next < gathering->loss->rank_count &&
         !gathering->has_come[gathering->next]) {
         /* A call to the store may be open, which takes no other before. */
-        status = add(world, &gathering->looking, deadline_ns);
+        status = add(place, &gathering->looking, deadline_ns);
     }
     if (status != DDP_OK && status != DDP_E_TIMEOUT) {
         return status;
@@ -109,19 +133,18 @@ static ddp_status decide(struct ddp_world *world, struct gathering *gathering,
             out_ranks[(*out_count)++] = gathering->loss->ranks[i];
         }
     }
-    return ddp_store_set(&world->env, world->store, members_key, out_ranks,
+    return ddp_store_set(place->env, place->store, members_key, out_ranks,
                          *out_count * sizeof(*out_ranks), deadline_ns);
 }
 
-static ddp_status adopt(struct ddp_world *world, const char *members_key, uint32_t rank_count,
-                        uint64_t deadline_ns, uint32_t *out_ranks, uint32_t *out_count)
+static ddp_status adopt(const struct place *place, const char *members_key, uint64_t deadline_ns,
+                        uint32_t *out_ranks, uint32_t *out_count)
 {
     uint8_t value[DDP_STORE_VALUE_BYTES_MAX];
     size_t value_bytes = 0;
 
-    DDP_TRY(
-        ddp_store_get(&world->env, world->store, members_key, value, &value_bytes, deadline_ns));
-    if (value_bytes > rank_count * sizeof(*out_ranks)) {
+    DDP_TRY(ddp_store_get(place->env, place->store, members_key, value, &value_bytes, deadline_ns));
+    if (value_bytes > place->loss->rank_count * sizeof(*out_ranks)) {
         return DDP_E_MEMBER;
     }
     memcpy(out_ranks, value, value_bytes);
@@ -129,23 +152,45 @@ static ddp_status adopt(struct ddp_world *world, const char *members_key, uint32
     return DDP_OK;
 }
 
-static ddp_status agree(struct ddp_world *world, struct gathering *gathering, uint32_t *out_ranks,
-                        uint32_t *out_count)
+/* What each of those that go on brought: it counted itself with one more. */
+static ddp_status take_values(const struct place *place, uint64_t deadline_ns,
+                              const uint32_t *ranks, uint32_t count, uint64_t *out_values)
 {
+    for (uint32_t i = 0; i < count; i++) {
+        struct addition looking = {.store = place->store};
+
+        (void)snprintf(looking.key, KEY_BYTES, "loss/%s/came/%" PRIu32, place->loss->name,
+                       ranks[i]);
+        DDP_TRY(add(place, &looking, deadline_ns));
+        if (looking.sum <= 0) {
+            return DDP_E_CORRUPT;
+        }
+        out_values[i] = (uint64_t)looking.sum - 1;
+    }
+    return DDP_OK;
+}
+
+static ddp_status agree(const struct place *place, struct gathering *gathering, uint32_t *out_ranks,
+                        uint64_t *out_values, uint32_t *out_count)
+{
+    const struct ddp_lost_group *loss = place->loss;
     const uint64_t deadline_ns =
-        ddp_clock_deadline_ns(world->env.clock, gathering->loss->settle_ns + world->timeout_ns);
-    struct addition own = {.store = world->store, .amount = 1};
+        ddp_clock_deadline_ns(place->env->clock, loss->settle_ns + place->timeout_ns);
+    struct addition own = {.store = place->store, .amount = 1 + (int64_t)loss->value};
     char members_key[KEY_BYTES];
 
-    (void)snprintf(own.key, KEY_BYTES, "loss/%s/came/%" PRIu32, gathering->loss->name,
-                   world->where.rank);
-    DDP_TRY(add(world, &own, deadline_ns));
-    (void)snprintf(own.key, KEY_BYTES, "loss/%s/decider", gathering->loss->name);
-    DDP_TRY(add(world, &own, deadline_ns));
-    (void)snprintf(members_key, KEY_BYTES, "loss/%s/members", gathering->loss->name);
-    return own.sum == 1 ? decide(world, gathering, members_key, deadline_ns, out_ranks, out_count)
-                        : adopt(world, members_key, gathering->loss->rank_count, deadline_ns,
-                                out_ranks, out_count);
+    (void)snprintf(own.key, KEY_BYTES, "loss/%s/came/%" PRIu32, loss->name, place->env->rank);
+    DDP_TRY(add(place, &own, deadline_ns));
+    own.amount = 1;
+    (void)snprintf(own.key, KEY_BYTES, "loss/%s/decider", loss->name);
+    DDP_TRY(add(place, &own, deadline_ns));
+    (void)snprintf(members_key, KEY_BYTES, "loss/%s/members", loss->name);
+    DDP_TRY(own.sum == 1
+                ? decide(place, gathering, members_key, deadline_ns, out_ranks, out_count)
+                : adopt(place, members_key, deadline_ns, out_ranks, out_count));
+    return out_values == NULL
+               ? DDP_OK
+               : take_values(place, deadline_ns, out_ranks, *out_count, out_values);
 }
 
 static bool is_in(const uint32_t *ranks, uint32_t count, uint32_t rank)
@@ -158,29 +203,33 @@ static bool is_in(const uint32_t *ranks, uint32_t count, uint32_t rank)
     return false;
 }
 
-ddp_status ddp_world_survivors(struct ddp_world *world, const struct ddp_loss *loss,
-                               uint32_t *out_ranks, uint32_t *out_count, struct ddp_err *err)
+ddp_status ddp_survivors_agree(struct ddp_env *env, struct ddp_store *store, uint64_t timeout_ns,
+                               const struct ddp_lost_group *loss, uint32_t *out_ranks,
+                               uint64_t *out_values, uint32_t *out_count, struct ddp_err *err)
 {
-    struct gathering gathering = {.looking = {.store = world->store}, .loss = loss};
+    const struct place place = {env, store, timeout_ns, loss};
+    struct gathering gathering = {.looking = {.store = store}, .loss = loss};
     ddp_status status;
 
     if (loss->group->failure.status == DDP_OK) {
         return ddp_err_set(err, DDP_E_STATE, "the group has not failed: nobody is lost");
     }
     if (loss->rank_count > RANKS_MAX || strlen(loss->name) > KEY_BYTES / 2 ||
-        !is_in(loss->ranks, loss->rank_count, world->where.rank)) {
+        loss->value >> 62 != 0 || !is_in(loss->ranks, loss->rank_count, env->rank)) {
         return ddp_err_set(err, DDP_E_INVALID,
                            "the members of the lost group: at most %d, this rank among them; and a "
                            "name of at most %d characters",
                            (int)RANKS_MAX, KEY_BYTES / 2);
     }
-    gathering.has_come = ddp_mem_array(world->env.mem, loss->rank_count, sizeof(bool));
+    gathering.has_come = ddp_mem_array(env->mem, loss->rank_count, sizeof(bool));
     if (gathering.has_come == NULL) {
         return DDP_E_NOMEM;
     }
-    status = agree(world, &gathering, out_ranks, out_count);
-    ddp_mem_free(world->env.mem, gathering.has_come);
-    if (status == DDP_OK && !is_in(out_ranks, *out_count, world->where.rank)) {
+    ddp_recorder_wait_begin(env->recorder, DDP_WAIT_STORE, 0);
+    status = agree(&place, &gathering, out_ranks, out_values, out_count);
+    ddp_recorder_wait_end(env->recorder);
+    ddp_mem_free(env->mem, gathering.has_come);
+    if (status == DDP_OK && !is_in(out_ranks, *out_count, env->rank)) {
         status = DDP_E_MEMBER;
     }
     return status == DDP_OK
@@ -188,5 +237,12 @@ ddp_status ddp_world_survivors(struct ddp_world *world, const struct ddp_loss *l
                : ddp_err_set(err, status, "who goes on after %s: %s", loss->name,
                              status == DDP_E_MEMBER
                                  ? "this rank came too late, the others have left it out"
-                                 : ddp_store_error_text(world->store, status));
+                                 : ddp_store_error_text(store, status));
+}
+
+ddp_status ddp_world_survivors(struct ddp_world *world, const struct ddp_lost_group *loss,
+                               uint32_t *out_ranks, uint32_t *out_count, struct ddp_err *err)
+{
+    return ddp_survivors_agree(&world->env, world->store, world->timeout_ns, loss, out_ranks, NULL,
+                               out_count, err);
 }

@@ -95,7 +95,8 @@ ddp_status harness_stage_facts(struct harness_cell *cell,
         names[i] = cell->params[i].name;
     }
     out->program = &cell->bound;
-    out->trace = &cell->trace;
+    out->trace = cell->is_parted ? &cell->before : &cell->trace;
+    out->continued_from_step = cell->first_step_alone;
     out->param_names = names;
     out->param_count = (uint32_t)cell->param_count;
     out->fired_count = fired;

@@ -95,7 +95,9 @@ ddp_status harness_stage_find_files(const struct harness_cell *cell,
                {"schedules", HARNESS_FILES_SCHEDULES, true},
                {"trees", HARNESS_FILES_TREES, true},
                {"checkpoint.safetensors", HARNESS_FILES_CHECKPOINT, false},
-               {"given.safetensors", HARNESS_FILES_GIVEN, false}};
+               {"given.safetensors", HARNESS_FILES_GIVEN, false},
+               {"survivors/schedules", HARNESS_FILES_SURVIVORS, true},
+               {"survivors/checkpoint.safetensors", HARNESS_FILES_SURVIVORS, false}};
 
     memset(out, 0, HARNESS_FILES_COUNT * sizeof *out);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

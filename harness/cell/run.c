@@ -110,6 +110,7 @@ ddp_status harness_stage_launch(struct harness_cell *cell, const struct harness_
     memset(&config, 0, sizeof config);
     config.plan = &cell->plan;
     config.program = &cell->program;
+    config.tables = &cell->model;
     config.rank = *rank;
     config.rank.run_dir = cell->run_dir;
     config.rank.checkpoint_path =
@@ -232,7 +233,6 @@ static void add_diagnoses(struct harness_cell *cell)
 static void oracle_input(const struct harness_cell *cell, const struct harness_cell *first,
                          struct harness_emulation_input *out)
 {
-    memset(out, 0, sizeof *out);
     out->plan = &cell->plan;
     out->program = &cell->bound;
     out->trace = &cell->trace;
@@ -264,10 +264,9 @@ static ddp_status open_judge_device(struct harness_cell *cell, struct ddp_err *e
     return ddp_device_cuda_create(cell->mem, &config, &cell->judge_device, err);
 }
 
-ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_cell *first,
-                               struct ddp_err *err)
+static ddp_status check(struct harness_cell *cell, struct harness_emulation_input *input,
+                        const struct harness_cell *first, struct ddp_err *err)
 {
-    struct harness_emulation_input input;
     ddp_status status;
 
     DDP_TRY(open_judge_device(cell, err));
@@ -285,10 +284,26 @@ ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_c
     }
     add_diagnoses(cell);
     DDP_TRY(harness_stage_bind(cell));
-    oracle_input(cell, first, &input);
-    input.kept = cell->kept;
-    status = harness_oracle_check_all(&input, &cell->findings, &cell->wanted, err);
+    oracle_input(cell, first, input);
+    input->kept = cell->kept;
+    status = harness_oracle_check_all(input, &cell->findings, &cell->wanted, err);
     return cell->wanted.is_failed && status == DDP_OK ? DDP_E_NOMEM : status;
+}
+
+ddp_status harness_stage_check_whole(struct harness_cell *cell, const struct harness_cell *first,
+                                     struct ddp_err *err)
+{
+    struct harness_emulation_input input = {.plan = NULL};
+
+    return check(cell, &input, first, err);
+}
+
+ddp_status harness_stage_check_part(struct harness_cell *cell, const struct harness_handover *start,
+                                    struct harness_handover *leave, struct ddp_err *err)
+{
+    struct harness_emulation_input input = {.start = start, .leave = leave};
+
+    return check(cell, &input, NULL, err);
 }
 
 /* Judge again with the tensors that lie in replay/payload. *out_is_more: some that are wanted now

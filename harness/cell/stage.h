@@ -26,6 +26,9 @@ struct harness_cell {
     struct harness_program program;
     struct harness_program bound; /* the same for the batches that ranks took: what is judged */
     struct harness_trace trace;
+    struct harness_trace before; /* the part of it until a loss after which ranks went on */
+    bool is_parted;              /* there is one */
+    int64_t first_step_alone;    /* that survivors did by themselves; -1: there are none */
     char unwritten[256]; /* why the trace is not in the run folder, or not all of it; else empty */
     struct harness_findings findings;
     const struct harness_watch_accounts *accounts; /* of a guest; NULL: of no guest's record */
@@ -89,7 +92,13 @@ ddp_status harness_stage_print_guest(const struct harness_cell *cell, const char
                                      const char *text, size_t size_bytes,
                                      const struct harness_diagnosis_options *options,
                                      struct ddp_text *out, struct ddp_err *err);
-/* Findings of the monitor and of every oracle. first: the run before a restore run, or NULL. */
+/* Of a run that is judged as one; and of a part of one that went on after a loss. */
+ddp_status harness_stage_check_whole(struct harness_cell *cell, const struct harness_cell *first,
+                                     struct ddp_err *err);
+ddp_status harness_stage_check_part(struct harness_cell *cell, const struct harness_handover *start,
+                                    struct harness_handover *leave, struct ddp_err *err);
+/* continued.c: findings of the monitor and of every oracle. first: the run before a restore run, or
+ * NULL. */
 ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_cell *first,
                                struct ddp_err *err);
 /* If something differs, repeat the run for its tensors, and judge again from there. */

@@ -27,6 +27,16 @@ struct harness_trainer;
 /* Gradients that are not finite. */
 enum harness_found { HARNESS_FOUND_UNKNOWN, HARNESS_FOUND_NO, HARNESS_FOUND_YES };
 
+/* The state from which ranks go on after a loss, handed from the emulation of the lost group to that
+ * of the new one. Blocks as in struct harness_state, of the input's mem. */
+struct harness_handover {
+    uint32_t steps_done; /* wanted: after so many, */
+    uint32_t rank;       /* this rank's */
+    bool is_taken;
+    void *param, *slot[2], *buffer;
+    uint64_t *taken;
+};
+
 /* What is judged. Borrowed while the emulation lives. */
 struct harness_emulation_input {
     const struct harness_plan *plan;
@@ -41,6 +51,8 @@ struct harness_emulation_input {
     const struct harness_trace *first_trace; /* when judging a restore run: the run before it */
     const char *first_run_dir;               /* and its schedules/; or NULL */
     uint32_t restored_step;                  /* steps completed before a restore run; 0 otherwise */
+    const struct harness_handover *start; /* of a new group after a loss; or NULL */
+    struct harness_handover *leave;       /* what a lost group leaves to it; or NULL */
     const struct harness_kept *kept;         /* tensors of this run that are at hand; or NULL */
     struct ddp_mem *mem;
 };
@@ -271,6 +283,9 @@ DDP_MUST_USE ddp_status harness_emulation_sum(const struct harness_emulation *em
 /* Emulate every step that any rank began, and keep the hashes. */
 DDP_MUST_USE ddp_status harness_emulation_run(struct harness_emulation *emulation,
                                               struct ddp_err *err);
+/* Start from what a lost group left, after start->steps_done steps. Before _run. */
+void harness_emulation_take_over(struct harness_emulation *emulation,
+                                 const struct harness_handover *start);
 /* Keep the state after steps_done steps in emulation->snapshot. Call before _run. */
 DDP_MUST_USE ddp_status harness_emulation_want(struct harness_emulation *emulation,
                                                uint32_t steps_done);

@@ -110,6 +110,38 @@ static void keep_snapshot(struct harness_emulation *e)
     }
 }
 
+static void *copy_block(struct harness_emulation *e, const void *from, size_t size_bytes)
+{
+    void *block = ddp_mem_array(e->input->mem, size_bytes + 1, 1);
+
+    if (block == NULL) {
+        e->is_out_of_memory = true;
+    } else if (size_bytes > 0) {
+        memcpy(block, from, size_bytes);
+    }
+    return block;
+}
+
+/* What the emulated group leaves to those that go on without the lost ranks. */
+static void keep_handover(struct harness_emulation *e)
+{
+    struct harness_handover *leave = e->input->leave;
+    const struct harness_state *state;
+
+    if (leave == NULL || leave->is_taken || leave->steps_done != e->steps_done) {
+        return;
+    }
+    state = &harness_emulation_camp(e, leave->rank)->state;
+    leave->param = copy_block(e, state->param, e->params.size_bytes);
+    for (uint32_t s = 0; s < e->slot_count; s++) {
+        leave->slot[s] = copy_block(e, state->slot[s], e->params.size_bytes);
+    }
+    leave->taken = copy_block(e, state->taken, e->params.count * sizeof(*state->taken));
+    leave->buffer = copy_block(e, (const char *)e->buffer + leave->rank * e->buffers.size_bytes,
+                               e->buffers.size_bytes);
+    leave->is_taken = !e->is_out_of_memory;
+}
+
 static bool is_hashed(const struct harness_emulation *e)
 {
     size_t count = 0;
@@ -133,12 +165,13 @@ ddp_status harness_emulation_run(struct harness_emulation *e, struct ddp_err *er
     DDP_TRY(allocate_expected(e));
     DDP_TRY(harness_emulation_compare_batches(e));
     keep_snapshot(e);
+    keep_handover(e);
     e->is_hashed = is_hashed(e);
     for (uint32_t step = e->steps_done; step < e->end_step; step++) {
         ddp_status status;
 
-        if (step == e->start_step && step > 0) {
-            harness_emulation_share_buffers(e); /* the checkpoint held rank 0's */
+        if (step == e->start_step && (step > 0 || e->input->start != NULL)) {
+            harness_emulation_share_buffers(e); /* what it starts from was rank 0's */
         }
 
         e->is_judging = step >= e->start_step;
@@ -156,6 +189,7 @@ ddp_status harness_emulation_run(struct harness_emulation *e, struct ddp_err *er
             break; /* nothing is known of what follows */
         }
         keep_snapshot(e);
+        keep_handover(e);
     }
-    return DDP_OK;
+    return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }

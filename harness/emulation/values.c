@@ -31,6 +31,20 @@ void harness_state_create(struct harness_emulation *e, struct harness_state *out
     }
 }
 
+void harness_emulation_take_over(struct harness_emulation *e, const struct harness_handover *start)
+{
+    const struct harness_state *state = &e->camps[0]->state;
+
+    DDP_ASSERT(start->is_taken && start->steps_done == e->input->restored_step);
+    memcpy(state->param, start->param, e->params.size_bytes);
+    memcpy(state->taken, start->taken, e->params.count * sizeof(*state->taken));
+    for (uint32_t s = 0; s < e->slot_count; s++) {
+        memcpy(state->slot[s], start->slot[s], e->params.size_bytes);
+    }
+    memcpy(e->buffer, start->buffer, e->buffers.size_bytes);
+    e->steps_done = start->steps_done;
+}
+
 void harness_emulation_share_buffers(struct harness_emulation *e)
 {
     for (uint32_t r = 1; r < e->world; r++) {

@@ -10,7 +10,8 @@ static bool is_next(uint8_t from, uint64_t to, bool is_same)
 {
     switch (to) {
     case DDP_PHASE_INIT:
-        return from == DDP_PHASE_RENDEZVOUS || from == DDP_PHASE_CHECKPOINT;
+        return from == DDP_PHASE_RENDEZVOUS || from == DDP_PHASE_CHECKPOINT ||
+               from == DDP_PHASE_RECOVERY;
     case DDP_PHASE_BUFFER:
         return from == DDP_PHASE_FORWARD || from == DDP_PHASE_JOIN;
     case DDP_PHASE_LOSS:

@@ -24,6 +24,7 @@ struct harness_injector {
     struct ddp_env *env;
     struct ddp_mem *mem; /* the environment's, before ours took its place */
     const struct harness_plan *plan;
+    uint32_t rank; /* as the plan has it: the environment's changes when survivors go on */
     const struct harness_victim *victim;
     uint64_t *hits; /* [fault_count] matches so far */
     struct harness_scratch *scratch;
@@ -52,7 +53,7 @@ static int find_next(struct question *question)
         const struct harness_fault *fault = &injector->plan->faults[i];
 
         if (fault->at.run == HARNESS_RUN_FIRST && fault->point == question->point &&
-            fault->at.rank == injector->env->rank &&
+            fault->at.rank == injector->rank &&
             harness_trigger_matches(&fault->at, &question->place, question->context) &&
             harness_trigger_is_hit(&fault->at, ++injector->hits[i])) {
             return (int)i + 1;
@@ -145,6 +146,7 @@ ddp_status harness_injector_create(struct ddp_env *env, const struct harness_pla
     }
     injector->hook.fire = fire;
     injector->env = env;
+    injector->rank = env->rank;
     injector->mem = env->mem;
     injector->plan = plan;
     injector->victim = victim;
@@ -183,7 +185,7 @@ struct ddp_files *harness_injector_files(struct harness_injector *injector, stru
     for (uint32_t i = 0; i < injector->plan->fault_count; i++) {
         const struct harness_fault *fault = &injector->plan->faults[i];
 
-        if (fault->action.kind == HARNESS_ACTION_IO && fault->at.rank == injector->env->rank) {
+        if (fault->action.kind == HARNESS_ACTION_IO && fault->at.rank == injector->rank) {
             return harness_io_files(injector->io, files);
         }
     }

@@ -290,6 +290,11 @@ static void judge_survivors(struct judge *judge)
                  facts->survivor_rank, facts->is_survivor_ended ? "ended with " : "did not end",
                  facts->is_survivor_ended ? ddp_status_name(facts->survivor_status) : "",
                  ddp_status_name(judge->plan->expect.survivors.status));
+    } else if (judge->plan->expect.survivors.from_step >= 0 &&
+               facts->continued_from_step != judge->plan->expect.survivors.from_step) {
+        complain(judge, HARNESS_OUTCOME_FAIL,
+                 "survivors went on by themselves from step %" PRId64 ", expected %" PRId64,
+                 facts->continued_from_step, judge->plan->expect.survivors.from_step);
     } else if (within_ms > 0 && facts->is_time_enforced &&
                facts->survivor_latency_ns > (int64_t)(within_ms * DDP_NS_PER_MS)) {
         complain(judge, HARNESS_OUTCOME_FAIL,

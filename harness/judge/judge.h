@@ -30,6 +30,7 @@ struct harness_judge_facts {
     bool is_survivor_ended;      /* it ended by itself */
     ddp_status survivor_status;  /* with this */
     int64_t survivor_latency_ns; /* slowest survivor: fault -> rank.end; -1: all ended before it */
+    int64_t continued_from_step; /* the first step that survivors did by themselves; -1: none */
     bool is_time_enforced;       /* sim, or --enforce-time */
     bool is_leak_process, is_leak_shm, is_leak_fd;
     bool is_restore_run;   /* a restore run took place */

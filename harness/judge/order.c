@@ -24,7 +24,8 @@ static void find_cause(const struct harness_paths *paths, struct harness_finding
     for (size_t i = 0; i < findings->count; i++) {
         const char *words = NULL;
 
-        if (!is_root_wanted || findings->items[i].cause < 0) {
+        if (!findings->items[i].is_after_loss &&
+            (!is_root_wanted || findings->items[i].cause < 0)) {
             words = harness_cause_of(paths, &findings->items[i], finding);
         }
         if (words != NULL) {
@@ -35,17 +36,24 @@ static void find_cause(const struct harness_paths *paths, struct harness_finding
     }
 }
 
+/* Those of a new group were found among themselves, in its own record. */
 static void find_causes(const struct harness_paths *paths, struct harness_findings *findings)
 {
     for (size_t i = 0; i < findings->count; i++) {
-        findings->items[i].cause = -1;
-        findings->items[i].cause_words = NULL;
+        if (!findings->items[i].is_after_loss) {
+            findings->items[i].cause = -1;
+            findings->items[i].cause_words = NULL;
+        }
     }
     for (size_t i = 0; i < findings->count; i++) {
-        find_cause(paths, findings, i, false);
+        if (!findings->items[i].is_after_loss) {
+            find_cause(paths, findings, i, false);
+        }
     }
     for (size_t i = 0; i < findings->count; i++) {
-        if (findings->items[i].cause >= 0 && findings->items[findings->items[i].cause].cause >= 0) {
+        const int64_t cause = findings->items[i].cause;
+
+        if (!findings->items[i].is_after_loss && cause >= 0 && findings->items[cause].cause >= 0) {
             find_cause(paths, findings, i, true);
         }
     }

@@ -29,6 +29,7 @@ const char *harness_launch_self_path(void);
 struct harness_launch_config {
     const struct harness_plan *plan;
     const struct harness_program *program;
+    const struct harness_tables *tables; /* the program's; NULL: nobody goes on after a loss */
     struct harness_rank_options rank; /* run_dir must exist */
     struct ddp_files_memory *memory;  /* sim: where it lies; NULL: with the operating system */
     uint64_t seed;                    /* of the simulator's scheduler and network */

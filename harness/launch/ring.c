@@ -33,6 +33,9 @@ uint64_t harness_launch_ring_entry_count(const struct harness_plan *plan,
                           4 * harness_program_bucket_max(program) + batch) +
                 8 * program->op_count + 16 * program->param_count + 512 +
                 device_entry_count(plan, program, micros));
+    if (plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE) {
+        need *= 2; /* a beginning more, and all of the state */
+    }
     while (count < need) {
         count *= 2;
     }

@@ -340,6 +340,15 @@ static void find_silent(const struct harness_view *view, enum harness_verdict ve
     add_hang(view, &finding, first, what, out);
 }
 
+void harness_monitor_analyse_ends(const struct harness_plan *plan,
+                                  const struct harness_program *program,
+                                  const struct harness_cut *cut, struct harness_findings *out)
+{
+    const struct harness_view view = {plan, program, cut, out->mem};
+
+    harness_crash_find_all(&view, out);
+}
+
 void harness_monitor_analyse(const struct harness_plan *plan, const struct harness_program *program,
                              const struct harness_cut *cut, struct harness_findings *out)
 {

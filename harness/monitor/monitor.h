@@ -65,6 +65,10 @@ struct harness_cut {
  * start, or one that does not end). */
 void harness_monitor_analyse(const struct harness_plan *plan, const struct harness_program *program,
                              const struct harness_cut *cut, struct harness_findings *out);
+/* Only who ended before the work was done. */
+void harness_monitor_analyse_ends(const struct harness_plan *plan,
+                                  const struct harness_program *program,
+                                  const struct harness_cut *cut, struct harness_findings *out);
 /* Silence in this phase for longer is called a hang. */
 uint64_t harness_monitor_budget_ns(const struct harness_plan *plan, enum ddp_phase phase);
 /* When the rank or its device last showed a sign of life. */

@@ -21,7 +21,9 @@ ddp_status harness_sampler_init(struct harness_sampler *sampler,
     sampler->progress_ns = ddp_mem_array(mem, n, sizeof(*sampler->progress_ns));
     sampler->starved_ns = ddp_mem_array(mem, n, sizeof(*sampler->starved_ns));
     sampler->ranks = ddp_mem_array(mem, n, sizeof(*sampler->ranks));
-    if (sampler->pages == NULL || sampler->processes == NULL || sampler->is_page_valid == NULL ||
+    if (harness_regroup_init(&sampler->regroup, mem, config->plan, config->tables,
+                             config->world_size) != DDP_OK ||
+        sampler->pages == NULL || sampler->processes == NULL || sampler->is_page_valid == NULL ||
         sampler->progress == NULL || sampler->progress_ns == NULL || sampler->starved_ns == NULL ||
         sampler->ranks == NULL) {
         harness_sampler_fini(sampler);
@@ -38,6 +40,7 @@ void harness_sampler_fini(struct harness_sampler *sampler)
         return;
     }
     harness_conclusions_fini(&sampler->conclusions);
+    harness_regroup_fini(&sampler->regroup);
     ddp_mem_free(mem, sampler->pages);
     ddp_mem_free(mem, sampler->processes);
     ddp_mem_free(mem, sampler->is_page_valid);
@@ -104,15 +107,32 @@ static bool read_progress(struct harness_sampler *sampler, uint32_t rank)
     return true;
 }
 
+/* What the rank follows: the job's program, or that of the group that it went on with. NULL: it
+ * says that it is in one, which is not followed. */
+static const struct harness_program *program_of(const struct harness_sampler *sampler,
+                                                uint32_t rank)
+{
+    const struct harness_regroup *regroup = &sampler->regroup;
+
+    if (!harness_regroup_is_followed(regroup) || !regroup->has_come[rank]) {
+        return sampler->config.program;
+    }
+    return regroup->is_open ? &regroup->program : NULL;
+}
+
 static void note_post(struct harness_sampler *sampler, uint32_t rank,
                       const struct ddp_event_entry *entry)
 {
     struct harness_sampler_rank *self = &sampler->ranks[rank];
+    const struct harness_program *program = program_of(sampler, rank);
     struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
+    int32_t step;
 
-    int32_t step = harness_program_step_of(sampler->config.program, entry->phase, entry->step);
-
-    if (harness_program_compare_step(sampler->config.program, entry->arg[0], step, &op,
+    if (program == NULL) {
+        return;
+    }
+    step = harness_program_step_of(program, entry->phase, entry->step);
+    if (harness_program_compare_step(program, entry->arg[0], step, &op,
                                      entry->arg[2]) != HARNESS_VERDICT_NONE) {
         self->deviation.is_set = true;
         self->deviation.seq = entry->arg[0];
@@ -131,13 +151,19 @@ static void read_posts(struct harness_sampler *sampler, uint32_t rank)
     struct harness_sampler_rank *self = &sampler->ranks[rank];
     struct ddp_page *page = &sampler->pages[rank];
     const struct ddp_event_entry *ring = ddp_recorder_ring(shared_page(sampler, rank));
+    const bool is_followed = harness_regroup_is_followed(&sampler->regroup);
     struct ddp_event_entry entry;
 
-    while (self->ring_read_count < page->event_count && !self->deviation.is_set) {
+    while (self->ring_read_count < page->event_count && (!self->deviation.is_set || is_followed)) {
         ddp_status status =
             ddp_ring_read(ring, sampler->config.ring_entry_count, ++self->ring_read_count, &entry);
 
-        if (status == DDP_OK && entry.event == DDP_EVENT_COLL_POST) {
+        if (status == DDP_OK && is_followed) {
+            harness_regroup_note(&sampler->regroup, rank, &entry);
+            self->deviation.is_set =
+                self->deviation.is_set && entry.event != DDP_EVENT_GROUP_CHANGED;
+        }
+        if (status == DDP_OK && entry.event == DDP_EVENT_COLL_POST && !self->deviation.is_set) {
             note_post(sampler, rank, &entry);
         }
     }
@@ -250,9 +276,36 @@ static void note_pause(struct harness_sampler *sampler, uint64_t now_ns)
     sampler->paused_ns += sampler->last_pause_ns;
 }
 
-static void conclude(struct harness_sampler *sampler, const struct harness_cut *cut)
+/* *inout: the cut that the findings are about; *out_program: the program that goes with it. Of a
+ * group that goes on, what it does; and who of the others has died, which may be seen late. */
+static void analyse(struct harness_sampler *sampler, struct harness_cut *inout,
+                    const struct harness_plan **out_plan,
+                    const struct harness_program **out_program, struct harness_findings *findings)
 {
     const struct harness_sampler_config *config = &sampler->config;
+    struct harness_regroup *regroup = &sampler->regroup;
+
+    *out_plan = config->plan;
+    *out_program = config->program;
+    if (regroup->is_open) {
+        const struct harness_cut lost = harness_regroup_lost(regroup, inout);
+
+        harness_monitor_analyse_ends(config->plan, config->program, &lost, findings);
+        *inout = harness_regroup_cut(regroup, inout);
+        *out_plan = &regroup->plan;
+        *out_program = &regroup->program;
+    }
+    harness_monitor_analyse(*out_plan, *out_program, inout, findings);
+    sampler->conclusions.is_failed |= regroup->is_failed;
+}
+
+static void conclude(struct harness_sampler *sampler, const struct harness_cut *whole)
+{
+    const struct harness_sampler_config *config = &sampler->config;
+    struct harness_cut seen = *whole;
+    const struct harness_cut *cut = &seen;
+    const struct harness_plan *plan;
+    const struct harness_program *program;
     struct harness_findings findings;
     struct ddp_mem_pool *pool; /* of this cut's sets */
 
@@ -261,14 +314,13 @@ static void conclude(struct harness_sampler *sampler, const struct harness_cut *
         return;
     }
     harness_findings_init(&findings, ddp_mem_pool_mem(pool));
-    harness_monitor_analyse(config->plan, config->program, cut, &findings);
+    analyse(sampler, &seen, &plan, &program, &findings);
     harness_conclusions_note(&sampler->conclusions, &findings, cut->now_ns);
     sampler->conclusions.is_failed |= findings.is_failed;
     ddp_mem_pool_destroy(pool);
     /* After the reports, which must not wait for it. */
     if (config->snapshot != NULL) {
-        harness_wait_snapshot_take(config->snapshot, config->plan, config->program, cut,
-                                   &sampler->conclusions);
+        harness_wait_snapshot_take(config->snapshot, plan, program, cut, &sampler->conclusions);
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "harness/monitor/conclusions.h"
 #include "harness/monitor/monitor.h"
+#include "harness/monitor/regroup.h"
 #include "harness/monitor/wait_snapshot.h"
 
 #ifdef __cplusplus
@@ -34,6 +35,7 @@ struct harness_sampler_config {
     struct ddp_mem *mem;
     const struct harness_plan *plan;
     const struct harness_program *program;
+    const struct harness_tables *tables; /* the program's; NULL: nobody goes on after a loss */
     uint32_t world_size;
     uint64_t ring_entry_count; /* of each rank's ring */
     const struct harness_sampler_source *source;
@@ -68,6 +70,7 @@ struct harness_sampler {
     uint64_t paused_ns;     /* sum of all pauses between two samples */
     uint64_t last_pause_ns; /* the one before the last sample; 0 if there was none */
     uint64_t change_ns;     /* when a change counter or a word was last seen to differ */
+    struct harness_regroup regroup;
     struct harness_conclusions conclusions;
 };
 

@@ -43,6 +43,13 @@ static ddp_status choose_start(struct harness_emulation *e, bool *out_is_known, 
     const struct harness_trace *first = e->input->first_trace;
 
     *out_is_known = true;
+    if (e->input->start != NULL) {
+        *out_is_known = e->input->start->is_taken;
+        if (*out_is_known) {
+            harness_emulation_take_over(e, e->input->start);
+        }
+        return DDP_OK;
+    }
     if (e->input->restored_step == 0 || first == NULL || first->world_size == e->world) {
         return DDP_OK;
     }

@@ -4,6 +4,7 @@
 #define HARNESS_ORACLE_ORACLE_H
 
 #include "harness/emulation/emulation.h"
+#include "harness/trace/part.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -16,6 +17,12 @@ DDP_MUST_USE ddp_status harness_oracle_check_all(const struct harness_emulation_
                                                  struct harness_findings *out,
                                                  struct harness_hashes *out_wanted,
                                                  struct ddp_err *err);
+
+/* Of ranks that went on after a loss: who goes on, and from where, as they announced it. trace: the
+ * whole one. */
+void harness_survivors_check_roll(const struct harness_trace *trace,
+                                  const struct harness_parting *parting,
+                                  struct harness_findings *out);
 
 #ifdef __cplusplus
 }

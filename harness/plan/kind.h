@@ -86,6 +86,13 @@ enum harness_init { HARNESS_INIT_TABLE(HARNESS_KIND_ENUM) HARNESS_INIT_COUNT };
       "as srun's and mpirun's ranks do by themselves; on the proc driver only")
 enum harness_store { HARNESS_STORE_TABLE(HARNESS_KIND_ENUM) HARNESS_STORE_COUNT };
 
+#define HARNESS_ON_LOSS_TABLE(X)                                                      \
+    X(HARNESS_ON_LOSS_END, "end", "they end with an error, as torchrun's workers do")  \
+    X(HARNESS_ON_LOSS_CONTINUE, "continue",                                            \
+      "once: they agree on who lives, make a new group, take state from whoever has "  \
+      "done the most steps, and train on; what was left of the epoch is dealt anew")
+enum harness_on_loss { HARNESS_ON_LOSS_TABLE(HARNESS_KIND_ENUM) HARNESS_ON_LOSS_COUNT };
+
 #define HARNESS_TRANSPORT_TABLE(X)                                                  \
     X(HARNESS_TRANSPORT_SHM, "shm", "memory that they share: they are on one host") \
     X(HARNESS_TRANSPORT_TCP, "tcp", "sockets, in frames with checksums; 512 ranks at most")
@@ -346,6 +353,7 @@ const char *harness_collective_name(struct harness_collective collective);
     X(PREFIXES, "prefix rule", HARNESS_PREFIX_TABLE)                         \
     X(LEAKS, "leak", HARNESS_LEAK_TABLE)                                     \
     X(STORES, "host of the store", HARNESS_STORE_TABLE)                      \
+    X(ON_LOSSES, "what to do after a loss", HARNESS_ON_LOSS_TABLE)           \
     X(TRANSPORTS, "transport", HARNESS_TRANSPORT_TABLE)                      \
     X(GATHERS, "all-gather algorithm", HARNESS_GATHER_TABLE)                 \
     X(GUEST_LAUNCHERS, "launcher", HARNESS_GUEST_LAUNCHER_TABLE)             \

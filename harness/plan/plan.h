@@ -76,6 +76,9 @@ struct harness_job {
      * on if it has another number of ranks. */
     uint32_t start_step;
     uint64_t start_index, start_epoch, start_used; /* as struct ref_shard_start */
+    /* Never parsed: it is the job of those that go on after a loss (survivors.h). */
+    bool is_continued;
+    uint32_t source; /* the member whose state all take */
 };
 
 /* When a fault fires: every field that is set must match (-1 = any); hit counts the matches of the

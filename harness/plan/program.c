@@ -322,6 +322,47 @@ static ddp_status emit_join_end(struct harness_emitter *emitter)
     return emit_sync(emitter, DDP_PHASE_JOIN, DDP_ROLE_BUFFER_SYNC);
 }
 
+static ddp_status emit_state_of(struct harness_emitter *emitter, enum ddp_dtype dtype,
+                                uint64_t elem_count, uint32_t *inout_index)
+{
+    struct harness_op op = harness_emit_op(DDP_COLL_BROADCAST, dtype, elem_count);
+
+    op.index = (*inout_index)++;
+    op.root = emitter->job->source;
+    return harness_emit(emitter, DDP_PHASE_RECOVERY, DDP_ROLE_STATE, &op);
+}
+
+static size_t slot_count(const struct harness_optimizer *optimizer)
+{
+    if (optimizer->kind == HARNESS_OPTIMIZER_ADAMW) {
+        return 2;
+    }
+    return optimizer->momentum > 0.0 ? 1 : 0;
+}
+
+/* Survivors take all state from one of them: parameters, buffers, the optimizer's tensors, and how
+ * many steps it has taken with each parameter. */
+static ddp_status emit_state(struct harness_emitter *emitter)
+{
+    const struct harness_tables *model = emitter->model;
+    uint32_t index = 0;
+
+    for (size_t i = 0; i < model->param_count; i++) {
+        DDP_TRY(
+            emit_state_of(emitter, model->params[i].dtype, model->params[i].elem_count, &index));
+    }
+    for (size_t i = 0; i < model->buffer_count; i++) {
+        DDP_TRY(
+            emit_state_of(emitter, model->buffers[i].dtype, model->buffers[i].elem_count, &index));
+    }
+    for (size_t s = 0; s < slot_count(&emitter->job->optimizer); s++) {
+        for (size_t i = 0; i < model->param_count; i++) {
+            DDP_TRY(emit_state_of(emitter, DDP_DTYPE_F32, model->params[i].elem_count, &index));
+        }
+    }
+    return emit_state_of(emitter, DDP_DTYPE_I64, model->param_count, &index);
+}
+
 static ddp_status emit_all(struct harness_emitter *emitter)
 {
     const struct harness_job *job = emitter->job;
@@ -329,6 +370,7 @@ static ddp_status emit_all(struct harness_emitter *emitter)
     uint64_t passes = count_passes(job, batch_count, true);
     uint64_t first_end = count_passes(job, batch_count, false);
 
+    DDP_TRY(job->is_continued ? emit_state(emitter) : DDP_OK);
     DDP_TRY(emit_init(emitter));
     if (job->join.is_set && job->join.throw_on_early_termination && first_end < passes) {
         /* The ranks post nothing after the round in which they notice it. */

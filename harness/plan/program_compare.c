@@ -134,7 +134,7 @@ int32_t harness_program_step_at(const struct harness_program *program, uint64_t 
 int32_t harness_program_step_of(const struct harness_program *program, uint64_t phase,
                                 uint64_t step)
 {
-    if (phase <= DDP_PHASE_INIT) {
+    if (phase <= DDP_PHASE_INIT || phase == DDP_PHASE_RECOVERY) {
         return -1;
     }
     return phase >= DDP_PHASE_TEARDOWN ? harness_program_end(program) : (int32_t)step;

@@ -109,12 +109,14 @@ static uint64_t planned_stop_ns(const struct harness_proc_job *job, uint32_t ran
     return DDP_DEADLINE_NEVER;
 }
 
-/* Ranks may wait at the store for a rank that ended before its group existed. */
+/* Ranks may wait at the store for a rank that ended before its group existed. Those that go on
+ * after a loss meet there without the lost one. */
 static void report_death(struct harness_proc_job *job, uint32_t rank)
 {
     const struct ddp_page *page = harness_proc_recorder(job->head, rank);
-    bool is_after_group = __atomic_load_n(&page->end_status, __ATOMIC_ACQUIRE) == 1 &&
-                          __atomic_load_n(&page->seq_posted, __ATOMIC_ACQUIRE) > 0;
+    bool is_over = __atomic_load_n(&page->end_status, __ATOMIC_ACQUIRE) == 1 ||
+                   job->config->plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE;
+    bool is_after_group = is_over && __atomic_load_n(&page->seq_posted, __ATOMIC_ACQUIRE) > 0;
 
     if (!is_after_group) {
         harness_proc_store_note_death(job, rank);
@@ -269,7 +271,18 @@ static void update_linger(struct harness_proc_job *job, uint64_t now_ns)
     family = harness_verdict_family(finding->verdict);
     if (job->linger_end_ns == DDP_DEADLINE_NEVER) {
         job->linger_end_ns = now_ns + linger_ns_of(job, finding);
+        if (job->config->plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE) {
+            job->linger_end_ns += job->config->plan->job.settle_ms * DDP_NS_PER_MS;
+        }
         job->linger_limit_ns = job->linger_end_ns + longest_budget_ns(job->config->plan);
+    }
+    /* Those that go on after a loss end when their work is done. */
+    if (job->config->plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE &&
+        family == HARNESS_FAMILY_CRASH && event_count_of(job) != job->event_count) {
+        job->event_count = event_count_of(job);
+        job->linger_end_ns = now_ns + linger_ns_of(job, finding) +
+                             job->config->plan->job.settle_ms * DDP_NS_PER_MS;
+        return;
     }
     if (job->config->linger_ns == 0 && linger_ns_of(job, finding) == linger_hang_ns &&
         (family == HARNESS_FAMILY_HANG ? is_open : event_count_of(job) != job->event_count)) {

@@ -109,6 +109,9 @@ static ddp_status open_folders(const struct harness_launch_config *config, struc
     if (harness_plan_is_cuda(config->plan) || harness_plan_is_opaque(config->plan)) {
         DDP_TRY(open_folder(config, "trees", mem, err));
     }
+    if (config->plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE) {
+        DDP_TRY(open_folder(config, "survivors/schedules", mem, err));
+    }
     return config->rank.wanted_count > 0 ? write_wanted(config, mem, err) : DDP_OK;
 }
 

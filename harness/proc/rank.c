@@ -131,26 +131,35 @@ static ddp_status open_store(void *context, struct ddp_env *env, uint64_t deadli
     return status;
 }
 
-static ddp_status open_shm(const struct rank_process *self, struct ddp_env *env,
+/* Who is in a group. */
+struct members {
+    const char *name;
+    uint32_t member, count;
+    const uint32_t *ranks; /* NULL: all */
+};
+
+static ddp_status open_shm(const struct members *members, struct ddp_env *env,
                            struct ddp_store *store, uint64_t deadline_ns,
                            struct ddp_transport **out, struct ddp_err *err)
 {
-    const struct ddp_shm_config config = {.group_name = "world",
-                                          .member = self->rendezvous.rank,
-                                          .member_count = self->rendezvous.world_size};
+    const struct ddp_shm_config config = {.group_name = members->name,
+                                          .member = members->member,
+                                          .member_count = members->count,
+                                          .member_rank = members->ranks};
 
     return ddp_shm_create(env, store, &config, deadline_ns, out, err);
 }
 
 /* A rank listens where this host reaches the rendezvous from, and nowhere else. */
-static ddp_status open_tcp(const struct rank_process *self, struct ddp_env *env,
-                           struct ddp_store *store, uint64_t deadline_ns,
+static ddp_status open_tcp(const struct rank_process *self, const struct members *members,
+                           struct ddp_env *env, struct ddp_store *store, uint64_t deadline_ns,
                            struct ddp_transport **out, struct ddp_err *err)
 {
     char address[64];
-    const struct ddp_tcp_config config = {.group_name = "world",
-                                          .member = self->rendezvous.rank,
-                                          .member_count = self->rendezvous.world_size,
+    const struct ddp_tcp_config config = {.group_name = members->name,
+                                          .member = members->member,
+                                          .member_count = members->count,
+                                          .member_rank = members->ranks,
                                           .address = address};
 
     DDP_TRY(ddp_tcp_local_address(self->rendezvous.master_addr, self->rendezvous.master_port,
@@ -158,20 +167,40 @@ static ddp_status open_tcp(const struct rank_process *self, struct ddp_env *env,
     return ddp_tcp_create(env, store, &config, deadline_ns, out, err);
 }
 
-static ddp_status open_transport(void *context, struct ddp_env *env, struct ddp_store *store,
-                                 uint64_t deadline_ns, struct ddp_transport **out,
-                                 struct ddp_err *err)
+static ddp_status open_members(const struct rank_process *self, const struct members *members,
+                               struct ddp_env *env, struct ddp_store *store, uint64_t deadline_ns,
+                               struct ddp_transport **out, struct ddp_err *err)
 {
-    const struct rank_process *self = context;
     ddp_status status;
 
     /* Returns once all ranks have attached: a rank in here waits for those that are not. */
     ddp_recorder_wait_begin(env->recorder, DDP_WAIT_STORE, 0);
     status = self->scenario.plans[0].job.transport == HARNESS_TRANSPORT_TCP
-                 ? open_tcp(self, env, store, deadline_ns, out, err)
-                 : open_shm(self, env, store, deadline_ns, out, err);
+                 ? open_tcp(self, members, env, store, deadline_ns, out, err)
+                 : open_shm(members, env, store, deadline_ns, out, err);
     ddp_recorder_wait_end(env->recorder);
     return status == DDP_OK ? harness_injector_transport(self->injector, out) : status;
+}
+
+static ddp_status open_transport(void *context, struct ddp_env *env, struct ddp_store *store,
+                                 uint64_t deadline_ns, struct ddp_transport **out,
+                                 struct ddp_err *err)
+{
+    const struct rank_process *self = context;
+    const struct members world = {"world", self->rendezvous.rank, self->rendezvous.world_size,
+                                  NULL};
+
+    return open_members(self, &world, env, store, deadline_ns, out, err);
+}
+
+static ddp_status open_survivors(void *context, struct ddp_env *env, struct ddp_store *store,
+                                 const uint32_t *ranks, uint32_t rank_count, uint32_t member,
+                                 uint64_t deadline_ns, struct ddp_transport **out,
+                                 struct ddp_err *err)
+{
+    const struct members survivors = {"survivors", member, rank_count, ranks};
+
+    return open_members(context, &survivors, env, store, deadline_ns, out, err);
 }
 
 static ddp_status open_process(struct rank_process *self, struct ddp_err *err)
@@ -245,7 +274,7 @@ static int rank_main(void)
         .program_hash = number_of("DDPROVE_PROGRAM_HASH"),
         .is_fast = number_of("DDPROVE_FAST") != 0,
         .has_threads = true};
-    const struct harness_rank_wiring wiring = {&self, open_store, open_transport,
+    const struct harness_rank_wiring wiring = {&self, open_store, open_transport, open_survivors,
                                                harness_proc_audit_descriptors};
     struct ddp_err err = {""};
     ddp_status status = open_process(&self, &err);
@@ -264,7 +293,7 @@ static int rank_main(void)
         ddp_recorder_end(self.env.recorder, status, 0);
     }
     if (status != DDP_OK) {
-        (void)fprintf(stderr, "rank %u: %s: %s\n", self.env.rank, ddp_status_name(status),
+        (void)fprintf(stderr, "rank %u: %s: %s\n", self.rendezvous.rank, ddp_status_name(status),
                       err.text[0] != '\0' ? err.text : ddp_status_text(status));
     }
     close_process(&self);

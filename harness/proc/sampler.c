@@ -27,6 +27,7 @@ static uint64_t starved_ns_of(void *context, uint32_t rank, uint64_t alive_ns, u
 ddp_status harness_proc_sampler_init(struct harness_proc_sampler *sampler, struct ddp_mem *mem,
                                      const struct harness_plan *plan,
                                      const struct harness_program *program,
+                                     const struct harness_tables *tables,
                                      struct harness_proc_head *head)
 {
     static const struct harness_sampler_source source = {
@@ -35,6 +36,7 @@ ddp_status harness_proc_sampler_init(struct harness_proc_sampler *sampler, struc
         .mem = mem,
         .plan = plan,
         .program = program,
+        .tables = tables,
         .world_size = (uint32_t)head->world_size,
         .ring_entry_count = head->ring_entry_count,
         .source = &source,

@@ -22,6 +22,7 @@ DDP_MUST_USE ddp_status harness_proc_sampler_init(struct harness_proc_sampler *s
                                                   struct ddp_mem *mem,
                                                   const struct harness_plan *plan,
                                                   const struct harness_program *program,
+                                                  const struct harness_tables *tables,
                                                   struct harness_proc_head *head);
 void harness_proc_sampler_fini(struct harness_proc_sampler *sampler);
 

@@ -21,23 +21,6 @@ static ddp_status leave_group(struct harness_session *session)
     return DDP_OK;
 }
 
-static ddp_status run(struct harness_session *session, const struct harness_rank_wiring *wiring)
-{
-    DDP_TRY(harness_keeper_open(&session->keeper, session->env, session->options, session->err));
-    DDP_TRY(harness_session_open(session, wiring));
-    if (session->is_left_out) {
-        return DDP_OK;
-    }
-    DDP_TRY(harness_session_probe(session, HARNESS_PROBE_FIRST));
-    DDP_TRY(harness_session_train(session));
-    DDP_TRY(leave_group(session));
-    DDP_TRY(harness_session_probe(session, HARNESS_PROBE_LAST));
-    if (session->is_parted) {
-        harness_session_finish_collective(session);
-    }
-    return session->keeper.status;
-}
-
 /* Who died, as the launcher's store says it to those that have no group yet. A rank that hosts the
  * store leaves it before it ends: whoever loses it then cannot say that this rank is dead. */
 static int32_t dead_before_group(const struct harness_session *session, ddp_status status)
@@ -70,6 +53,36 @@ static void record_error(struct harness_session *session, ddp_status status)
                        (uint64_t)(int64_t)peer,
                        (uint64_t)(uint32_t)(is_group_failure ? failure->status : status),
                        is_group_failure ? failure->detail : 0, 0);
+}
+
+/* A loss in training that the job goes on after, with the group of those that are left; once. */
+static ddp_status train(struct harness_session *session, const struct harness_rank_wiring *wiring)
+{
+    const ddp_status status = harness_session_train(session);
+
+    if (status != DDP_E_PEER_DIED || session->plan->job.on_loss != HARNESS_ON_LOSS_CONTINUE) {
+        return status;
+    }
+    record_error(session, status);
+    DDP_TRY(harness_session_survive(session, wiring, status));
+    return harness_session_train(session);
+}
+
+static ddp_status run(struct harness_session *session, const struct harness_rank_wiring *wiring)
+{
+    DDP_TRY(harness_keeper_open(&session->keeper, session->env, session->options, session->err));
+    DDP_TRY(harness_session_open(session, wiring));
+    if (session->is_left_out) {
+        return DDP_OK;
+    }
+    DDP_TRY(harness_session_probe(session, HARNESS_PROBE_FIRST));
+    DDP_TRY(train(session, wiring));
+    DDP_TRY(leave_group(session));
+    DDP_TRY(harness_session_probe(session, HARNESS_PROBE_LAST));
+    if (session->is_parted) {
+        harness_session_finish_collective(session);
+    }
+    return session->keeper.status;
 }
 
 /* MPI, NCCL and CUDA keep descriptors of their own until the process ends. */

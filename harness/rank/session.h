@@ -9,6 +9,7 @@
 #include "ddpcore/ddp/scaler.h"
 #include "ddpcore/device/transfer.h"
 #include "ddpcore/mpi/mpi.h"
+#include "harness/plan/continued.h"
 #include "harness/rank/batches.h"
 #include "harness/rank/opaque.h"
 #include "harness/rank/plugin.h"
@@ -101,12 +102,18 @@ struct harness_session {
     int64_t batch_shift; /* so many batches a fault skipped, less those it made this rank repeat */
     bool is_clip_early;  /* gradients are clipped before they are reduced */
     bool is_resuming;    /* of another number of ranks, and it says where samples go on */
+    /* job.on_loss: continue, after the loss: plan and options of the new group, which take the place
+     * of the first ones. */
+    const struct harness_plan *first_plan;
+    struct harness_plan *own_plan; /* NULL: nothing was lost, or it did not go on */
+    struct harness_rank_options own_options;
+    char *own_dir;
     bool is_parted;      /* this rank has passed the last barrier */
     bool is_left_out;    /* a SKIP before the group existed: the rank leaves at once */
 };
 
-/* Calls go down this list of files and never up: rank.c; setup.c, step.c; device.c, checkpoint.c;
- * reader.c, position.c, session.c. */
+/* Calls go down this list of files and never up: rank.c; survive.c; setup.c, step.c; device.c,
+ * checkpoint.c; reader.c, position.c, session.c. */
 
 /* session.c */
 /* Enter a phase unless the rank is in it. */
@@ -143,6 +150,19 @@ DDP_MUST_USE ddp_status harness_session_open(struct harness_session *session,
                                              const struct harness_rank_wiring *wiring);
 /* Release whatever exists; posts nothing. */
 void harness_session_close(struct harness_session *session);
+
+/* Of a session whose plan and environment have become those of another group: everything that
+ * depends on them, up to a wrapped model. */
+DDP_MUST_USE ddp_status harness_session_reopen(struct harness_session *session,
+                                               struct ddp_transport *transport);
+/* What stands on the group, and what _reopen makes anew. */
+void harness_session_unwrap(struct harness_session *session);
+
+/* survive.c: ranks that have lost another one, with `status`, agree on who lives, make a group of
+ * those, and start from the same state; then there is more to train. */
+DDP_MUST_USE ddp_status harness_session_survive(struct harness_session *session,
+                                                const struct harness_rank_wiring *wiring,
+                                                ddp_status status);
 
 /* hook.c: hook `number` of the plan's choices, NULL for the first. */
 DDP_MUST_USE ddp_status harness_session_open_hook(struct harness_session *session, int64_t number,

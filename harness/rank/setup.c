@@ -197,15 +197,12 @@ static ddp_status build_model(struct harness_session *session)
     return list_tensors(session);
 }
 
-static ddp_status open_group(struct harness_session *session,
-                             const struct harness_rank_wiring *wiring)
+/* Takes over transport. */
+static ddp_status open_group(struct harness_session *session, struct ddp_transport *transport)
 {
     bool is_strict = session->plan->job.semantics != HARNESS_SEMANTICS_PYTORCH;
-    struct ddp_transport *transport;
     struct ddp_coll *coll;
 
-    DDP_TRY(wiring->transport(wiring->context, session->env, session->store,
-                              setup_deadline_ns(session), &transport, session->err));
     DDP_TRY(harness_session_open_collective(session, is_strict, transport, &coll));
     ddp_group_init(&session->group, session->env, coll,
                    is_strict ? DDP_SEMANTICS_STRICT : DDP_SEMANTICS_PYTORCH,
@@ -310,9 +307,110 @@ static ddp_status wrap_model(struct harness_session *session)
     return harness_session_sync_batch_norm(session);
 }
 
+void harness_session_unwrap(struct harness_session *session)
+{
+    harness_session_close_reader(session);
+    ddp_batch_norm_destroy(session->batch_norm);
+    session->batch_norm = NULL;
+    if (session->ddp != NULL) {
+        ddp_destroy(session->ddp);
+    }
+    session->ddp = NULL;
+    ddp_hook_destroy(session->hook);
+    session->hook = NULL;
+}
+
+/* The new group's share of what was left of the epoch: nothing of it was used in the step that
+ * comes next. */
+static ddp_status deal_again(struct harness_session *session)
+{
+    session->resume = harness_batches_state(&session->batches,
+                                            session->first_step * session->job.micro_batches);
+    DDP_TRY(configure_sampler(session));
+    harness_batches_fini(&session->batches);
+    DDP_TRY(harness_batches_init(&session->batches, session->env->mem, &session->sampler,
+                                 session->batch_rows, session->job.shard.is_one_epoch));
+    return session->first_step > 0 ? go_on(session) : DDP_OK;
+}
+
+/* All tensors, and how many steps the optimizer took, become the source's. */
+static ddp_status spread(struct harness_session *session, void *data, enum ddp_dtype dtype,
+                         size_t elem_count, uint32_t *inout_index)
+{
+    const struct ddp_coll_args args = {.kind = DDP_COLL_BROADCAST,
+                                       .dtype = dtype,
+                                       .role = DDP_ROLE_STATE,
+                                       .index = (*inout_index)++,
+                                       .root = session->plan->job.source,
+                                       .input = data,
+                                       .output = data,
+                                       .elem_count = elem_count};
+
+    return ddp_group_run(&session->group, &args);
+}
+
+static ddp_status spread_counts(struct harness_session *session, uint32_t *inout_index)
+{
+    struct ddp_device *device = session->device;
+    void *block;
+    uint64_t *counts;
+    ddp_status status;
+
+    DDP_TRY(device->ops->alloc(device, session->param_count * sizeof(*counts), DDP_SPACE_HOST,
+                               &block));
+    counts = block;
+    for (size_t p = 0; p < session->param_count; p++) {
+        counts[p] = *ref_optimizer_step_count(session->optimizer, p);
+    }
+    status = spread(session, counts, DDP_DTYPE_I64, session->param_count, inout_index);
+    for (size_t p = 0; status == DDP_OK && p < session->param_count; p++) {
+        *ref_optimizer_step_count(session->optimizer, p) = counts[p];
+    }
+    device->ops->free(device, DDP_SPACE_HOST, block);
+    return status;
+}
+
+static ddp_status spread_state(struct harness_session *session)
+{
+    const size_t slot_count = ref_optimizer_slot_count(session->optimizer);
+    uint32_t index = 0;
+
+    for (size_t i = 0; i < session->tensor_count; i++) {
+        const struct ddp_param *tensor = &session->tensors[i];
+
+        DDP_TRY(spread(session, tensor->data, tensor->dtype, tensor->elem_count, &index));
+    }
+    for (size_t slot = 0; slot < slot_count; slot++) {
+        for (size_t p = 0; p < session->param_count; p++) {
+            DDP_TRY(spread(session, ref_optimizer_slot(session->optimizer, slot, p), DDP_DTYPE_F32,
+                           session->params[p].elem_count, &index));
+        }
+    }
+    return spread_counts(session, &index);
+}
+
+ddp_status harness_session_reopen(struct harness_session *session, struct ddp_transport *transport)
+{
+    const size_t sample_count = session->job.shard.sample_count;
+    bool is_skipped;
+
+    DDP_TRY(open_group(session, transport));
+    DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_RECOVERY_STATE, &is_skipped));
+    DDP_TRY(spread_state(session));
+    DDP_TRY(harness_rank_job(session->plan, &session->job, session->err));
+    session->job.shard.sample_count = sample_count;
+    DDP_TRY(deal_again(session));
+    DDP_TRY(harness_session_configure_trainer(session));
+    DDP_TRY(harness_session_open_reader(session));
+    harness_session_phase(session, DDP_PHASE_INIT);
+    return wrap_model(session);
+}
+
 ddp_status harness_session_open(struct harness_session *session,
                                 const struct harness_rank_wiring *wiring)
 {
+    struct ddp_transport *transport;
+
     DDP_TRY(harness_rank_job(session->plan, &session->job, session->err));
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_LAUNCH_SPAWN, &session->is_left_out));
     if (session->is_left_out) {
@@ -337,7 +435,9 @@ ddp_status harness_session_open(struct harness_session *session,
     if (session->is_left_out) {
         return DDP_OK;
     }
-    DDP_TRY(open_group(session, wiring));
+    DDP_TRY(wiring->transport(wiring->context, session->env, session->store,
+                              setup_deadline_ns(session), &transport, session->err));
+    DDP_TRY(open_group(session, transport));
     if (session->options->is_restoring) {
         DDP_TRY(harness_session_restore(session));
         DDP_TRY(session->is_resuming ? go_on(session) : DDP_OK);
@@ -351,7 +451,7 @@ void harness_session_close(struct harness_session *session)
 {
     struct ddp_mem *mem = session->env->mem;
 
-    harness_session_close_reader(session);
+    harness_session_unwrap(session);
     harness_batches_fini(&session->batches);
     ddp_mem_free(mem, session->tensors);
     ddp_mem_free(mem, session->targets);
@@ -359,11 +459,6 @@ void harness_session_close(struct harness_session *session)
     ddp_mem_free(mem, session->features);
     ddp_mem_free(mem, session->is_used);
     ddp_mem_free(mem, session->param_salt);
-    ddp_batch_norm_destroy(session->batch_norm);
-    if (session->ddp != NULL) {
-        ddp_destroy(session->ddp);
-    }
-    ddp_hook_destroy(session->hook);
     if (session->is_group) {
         ddp_group_fini(&session->group);
     }
@@ -380,4 +475,9 @@ void harness_session_close(struct harness_session *session)
     if (session->store != NULL) {
         session->store->ops->destroy(session->store);
     }
+    if (session->own_plan != NULL) {
+        harness_plan_continued_fini(mem, session->first_plan, session->own_plan);
+    }
+    ddp_mem_free(mem, session->own_plan);
+    ddp_mem_free(mem, session->own_dir);
 }

@@ -383,6 +383,33 @@ static ddp_status check_posts(const struct harness_reader *reader,
     return DDP_OK;
 }
 
+/* What ranks can go on from after a loss: state and samples that follow from how many steps they
+ * have done, and a group of its own for those that are left. */
+static ddp_status check_on_loss(const struct harness_reader *reader,
+                                const struct harness_yaml_node *map, const struct harness_job *job)
+{
+    const char *why = NULL;
+
+    if (job->on_loss != HARNESS_ON_LOSS_CONTINUE) {
+        return DDP_OK;
+    }
+    for (uint32_t r = 1; r < job->ranks; r++) {
+        why = job->batch_per_rank[r] != job->batch_per_rank[0] ? "as many rows on all ranks" : why;
+    }
+    why = job->collective.engine != HARNESS_ENGINE_SCHEDULE ? "a collective that runs by schedules"
+                                                            : why;
+    why = job->device != HARNESS_DEVICE_CPU ? "device cpu" : why;
+    why = job->store != HARNESS_STORE_LAUNCHER ? "the launcher's store" : why;
+    why = job->optimizer.loss_scale > 0 ? "no loss_scale" : why;
+    why = job->join.is_set ? "no join" : why;
+    why = job->shard_sizes != NULL ? "no shard_sizes" : why;
+    why = job->posts.count > 0 ? "no posts" : why;
+    return why == NULL ? DDP_OK
+                       : harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_on_loss),
+                                           reader->err, DDP_E_INVALID,
+                                           "to go on after a loss, a job has %s", why);
+}
+
 ddp_status harness_scenario_check_job(const struct harness_reader *reader,
                                       const struct harness_yaml_node *map, void *kept)
 {
@@ -402,5 +429,6 @@ ddp_status harness_scenario_check_job(const struct harness_reader *reader,
     DDP_TRY(check_posts(reader, map, kept));
     DDP_TRY(check_hook(reader, map, kept));
     DDP_TRY(check_scaler(reader, map, kept));
+    DDP_TRY(check_on_loss(reader, map, kept));
     return check_device(reader, map, kept);
 }

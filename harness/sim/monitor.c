@@ -24,6 +24,7 @@ ddp_status harness_sim_monitor_init(struct harness_sim *sim)
     struct harness_sampler_config config = {.mem = sim->mem,
                                             .plan = sim->config->plan,
                                             .program = sim->config->program,
+                                            .tables = sim->config->tables,
                                             .world_size = sim->world_size,
                                             .ring_entry_count = sim->ring_entry_count,
                                             .source = &source,

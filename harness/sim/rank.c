@@ -170,6 +170,34 @@ static ddp_status wire_transport(void *context, struct ddp_env *env, struct ddp_
     return status == DDP_OK ? DDP_OK : ddp_err_set(err, status, "no end on the simulated net");
 }
 
+static ddp_status wire_regroup(void *context, struct ddp_env *env, struct ddp_store *store,
+                               const uint32_t *ranks, uint32_t rank_count, uint32_t member,
+                               uint64_t deadline_ns, struct ddp_transport **out,
+                               struct ddp_err *err)
+{
+    struct harness_sim_rank *rank = context;
+    ddp_status status;
+
+    ddp_recorder_wait_begin(env->recorder, DDP_WAIT_STORE, 0);
+    status = ddp_store_enroll(env, store, "survivors", member, rank_count, deadline_ns, err);
+    if (status == DDP_OK) {
+        status = ddp_store_barrier(env, store, "survivors", rank_count, deadline_ns);
+    }
+    ddp_recorder_wait_end(env->recorder);
+    if (status == DDP_E_MEMBER) {
+        return status;
+    }
+    if (status != DDP_OK) {
+        return ddp_err_set(err, status, "not all of %u survivors came", rank_count);
+    }
+    status =
+        ddp_loop_create(rank->sim->net, env, "survivors", member, rank_count, ranks, out);
+    if (status == DDP_OK) {
+        status = harness_injector_transport(rank->injector, out);
+    }
+    return status == DDP_OK ? DDP_OK : ddp_err_set(err, status, "no end on the simulated net");
+}
+
 /* The error message that a real rank would have printed into its log. */
 static void write_log(struct harness_sim_rank *rank, ddp_status status, const struct ddp_err *err)
 {
@@ -203,7 +231,7 @@ void harness_sim_rank_main(void *context)
     struct ddp_err err = {.text = ""};
     struct harness_sim *sim = rank->sim;
     const struct harness_rank_wiring wiring = {
-        .context = rank, .store = wire_store, .transport = wire_transport};
+        .context = rank, .store = wire_store, .transport = wire_transport, .regroup = wire_regroup};
     ddp_status status =
         harness_rank_run(&rank->env, sim->config->plan, &sim->options, &wiring, &err);
     int code = status == DDP_OK ? 0 : 1;
@@ -266,6 +294,10 @@ void harness_sim_rank_settle(struct harness_sim_rank *rank)
                rank->process.state == HARNESS_PROCESS_SIGNALED);
     /* A rank that joined the group has closed its end of the network itself. */
     if (rank->is_vanished || !rank->has_joined) {
+        if (rank->sim->config->plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE &&
+            rank->recorder.page->seq_posted > 0) {
+            ddp_loop_net_excuse(rank->sim->net, rank->rank);
+        }
         ddp_loop_net_kill(rank->sim->net, rank->rank);
     }
     if (rank->is_vanished) {

@@ -241,6 +241,29 @@ static bool pass_to_next(struct harness_sim *sim, uint64_t reap_ns)
     return true;
 }
 
+/* What all ranks have recorded. */
+static uint64_t event_count_of(const struct harness_sim *sim)
+{
+    uint64_t count = 0;
+
+    for (uint32_t i = 0; i < sim->world_size; i++) {
+        count += sim->ranks[i].recorder.page->event_count;
+    }
+    return count;
+}
+
+/* Those that go on after a loss end when their work is done: the linger begins with the last thing
+ * that one of them did. */
+static bool is_going_on(const struct harness_sim *sim, uint64_t *inout_event_count)
+{
+    const uint64_t count = event_count_of(sim);
+    const bool is_more = sim->config->plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE &&
+                         count != *inout_event_count;
+
+    *inout_event_count = count;
+    return is_more;
+}
+
 /* Until every rank has ended, the linger after a verdict is over and nothing more can be concluded,
  * or nothing can happen. */
 static void run_ranks(struct harness_sim *sim)
@@ -249,9 +272,12 @@ static void run_ranks(struct harness_sim *sim)
     uint64_t linger_ns = sim->config->linger_ns == 0 ? LINGER_NS : sim->config->linger_ns;
     uint64_t reap_ns = DDP_DEADLINE_NEVER;
     uint64_t limit_ns = DDP_DEADLINE_NEVER;
+    uint64_t event_count = 0;
 
     while (scheduler->live_count > 0 && sim->status == DDP_OK && !scheduler->is_out_of_memory) {
-        if (sim->monitor.is_decided && reap_ns == DDP_DEADLINE_NEVER) {
+        if (sim->monitor.is_decided &&
+            (reap_ns == DDP_DEADLINE_NEVER ||
+             (scheduler->clock.time_ns >= reap_ns && is_going_on(sim, &event_count)))) {
             reap_ns = scheduler->clock.time_ns + linger_ns;
             limit_ns = reap_ns + patience_ns(sim);
         }

@@ -1,0 +1,247 @@
+/* Purpose: ranks that go on after a loss are the right ones, and start from the right state.
+ * Idea: who goes on follows from who came and who lives; where they start, from the steps that each
+ * of them had done; and the state that they share is that of the emulated run until then. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ddpcore/base/hash.h"
+#include "harness/oracle/subject.h"
+
+/* --- who, and from where ---------------------------------------------------------------------- */
+
+/* What is checked of the announcements. */
+struct roll {
+    const struct harness_trace *trace;
+    const struct harness_parting *parting;
+    struct harness_findings *out;
+};
+
+static bool is_blamed(const struct roll *roll, uint32_t rank)
+{
+    const struct harness_findings *diagnoses = &roll->trace->diagnoses;
+
+    for (size_t i = 0; i < diagnoses->count; i++) {
+        if (harness_rank_set_has(&diagnoses->items[i].culprits, rank)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void begin(const struct roll *roll, enum harness_verdict verdict, uint32_t rank,
+                  struct harness_finding *finding)
+{
+    harness_finding_init(finding, roll->out->mem, verdict, HARNESS_ORACLE_SURVIVORS,
+                         HARNESS_MODE_PROVABLE);
+    harness_rank_set_add(&finding->culprits, rank);
+    finding->step = (int32_t)roll->parting->first_step;
+    finding->phase = DDP_PHASE_RECOVERY;
+}
+
+static const char *list_text(const uint32_t *ranks, uint32_t count, char *text, size_t size_bytes)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (uint32_t m = 0; m < count && used + 12 < size_bytes; m++) {
+        used += (size_t)snprintf(text + used, size_bytes - used, "%s%" PRIu32, m == 0 ? "" : ", ",
+                                 ranks[m]);
+    }
+    return text;
+}
+
+/* It has another list than most. */
+static void check_list(const struct roll *roll, uint32_t rank)
+{
+    const struct harness_parting *parting = roll->parting;
+    const struct harness_parting_rank *self = &parting->by_rank[rank];
+    struct harness_finding finding;
+    char own[96], others[96];
+
+    if (self->list_count == parting->count &&
+        memcmp(self->list, parting->ranks, parting->count * sizeof(*self->list)) == 0) {
+        return;
+    }
+    begin(roll, HARNESS_VERDICT_MISMATCH_COMM, rank, &finding);
+    (void)snprintf(finding.text, sizeof(finding.text),
+                   "rank %" PRIu32 " goes on with ranks %s, where the others go on with %s", rank,
+                   list_text(self->list, self->list_count, own, sizeof(own)),
+                   list_text(parting->ranks, parting->count, others, sizeof(others)));
+    harness_findings_add(roll->out, &finding);
+}
+
+/* It starts elsewhere than follows from what its members had done. */
+static void check_start(const struct roll *roll, uint32_t rank)
+{
+    const struct harness_parting *parting = roll->parting;
+    const uint64_t *arg = parting->by_rank[rank].changed->entry.arg;
+    struct harness_finding finding;
+
+    if (arg[2] == parting->first_step && arg[3] == parting->source) {
+        return;
+    }
+    begin(roll, HARNESS_VERDICT_MISMATCH_ROOT, rank, &finding);
+    (void)snprintf(finding.text, sizeof(finding.text),
+                   "rank %" PRIu32 " goes on with step %" PRIu64 " and the state of member %" PRIu64
+                   ", where step %" PRIu32 " and that of member %" PRIu32
+                   " follow from what the survivors had done",
+                   rank, arg[2], arg[3], parting->first_step, parting->source);
+    harness_subject_merge(&finding, roll->out);
+}
+
+/* The new group has a rank that never came. */
+static void check_strangers(const struct roll *roll)
+{
+    const struct harness_parting *parting = roll->parting;
+    struct harness_finding finding;
+
+    for (uint32_t m = 0; m < parting->count; m++) {
+        if (parting->by_rank[parting->ranks[m]].lost != NULL) {
+            continue;
+        }
+        begin(roll, HARNESS_VERDICT_MISMATCH_COMM, parting->ranks[0], &finding);
+        harness_rank_set_clear(&finding.culprits);
+        for (uint32_t r = 0; r < parting->world_size; r++) {
+            if (parting->by_rank[r].changed != NULL) {
+                harness_rank_set_add(&finding.culprits, r);
+            }
+        }
+        (void)snprintf(finding.text, sizeof(finding.text),
+                       "the survivors go on with rank %" PRIu32 ", which did not say that it lives",
+                       parting->ranks[m]);
+        harness_findings_add(roll->out, &finding);
+        return;
+    }
+}
+
+/* It lives, has lost its group, and is in no new one. Whoever is known to have been dead or stopped
+ * meanwhile is rightly left out. */
+static void check_left_out(const struct roll *roll, uint32_t rank)
+{
+    const struct harness_parting *parting = roll->parting;
+    const bool is_member = harness_parting_member(parting, rank) != UINT32_MAX;
+    const struct harness_parting_rank *self = &parting->by_rank[rank];
+    struct harness_finding finding;
+
+    if (self->lost == NULL || self->changed != NULL || is_blamed(roll, rank) ||
+        roll->trace->ends[rank].how != HARNESS_END_EXITED) {
+        return;
+    }
+    begin(roll,
+          parting->is_set && !is_member ? HARNESS_VERDICT_MISMATCH_COMM
+                                        : HARNESS_VERDICT_HANG_RECOVERY,
+          rank, &finding);
+    finding.step = (int32_t)self->lost->entry.step;
+    if (parting->is_set && !is_member) {
+        harness_rank_set_add(&finding.victims, rank);
+        harness_rank_set_clear(&finding.culprits);
+        for (uint32_t r = 0; r < parting->world_size; r++) {
+            if (parting->by_rank[r].changed != NULL) {
+                harness_rank_set_add(&finding.culprits, r);
+            }
+        }
+    }
+    (void)snprintf(finding.text, sizeof(finding.text),
+                   "rank %" PRIu32 " lives and has lost its group, %s", rank,
+                   parting->is_set && !is_member ? "and the others went on without it"
+                                                 : "and did not come into a new one");
+    harness_subject_merge(&finding, roll->out);
+}
+
+void harness_survivors_check_roll(const struct harness_trace *trace,
+                                  const struct harness_parting *parting,
+                                  struct harness_findings *out)
+{
+    const struct roll roll = {trace, parting, out};
+
+    for (uint32_t r = 0; r < parting->world_size; r++) {
+        check_left_out(&roll, r);
+        if (parting->by_rank[r].changed != NULL) {
+            check_list(&roll, r);
+            check_start(&roll, r);
+        }
+    }
+    check_strangers(&roll);
+}
+
+/* --- their state ------------------------------------------------------------------------------ */
+
+/* Tensor `index` of the state as the survivors share it: parameters, buffers, the optimizer's
+ * slots, the steps taken. false: there is none of that number. */
+static bool find_tensor(const struct harness_emulation *e, uint32_t index,
+                        struct harness_tensor *out)
+{
+    const struct harness_handover *start = e->input->start;
+    size_t i = index;
+
+    if (i < e->params.count) {
+        *out = harness_layout_at(&e->params, start->param, 0, i);
+        return true;
+    }
+    i -= e->params.count;
+    if (i < e->buffers.count) {
+        *out = harness_layout_at(&e->buffers, start->buffer, 0, i);
+        return true;
+    }
+    i -= e->buffers.count;
+    if (i < e->slot_count * e->params.count) {
+        *out = harness_layout_at(&e->params, start->slot[i / e->params.count], 0,
+                                 i % e->params.count);
+        return true;
+    }
+    *out = (struct harness_tensor){.dtype = DDP_DTYPE_I64,
+                                   .elem_count = e->params.count,
+                                   .size_bytes = e->params.count * sizeof(uint64_t),
+                                   .data = start->taken};
+    return i == e->slot_count * e->params.count;
+}
+
+static void check_sent(const struct harness_emulation *e, uint32_t rank,
+                       const struct harness_trace_event *post, struct harness_findings *out)
+{
+    const struct ddp_event_op op = ddp_event_op_unpack(post->entry.arg[1]);
+    struct harness_tensor tensor;
+    struct harness_finding finding;
+    char salt[64];
+
+    (void)snprintf(salt, sizeof(salt), "%s/%u", ddp_coll_role_name(op.role), op.index);
+    if (op.role != DDP_ROLE_STATE || op.root != rank || post->entry.arg[4] == 0 ||
+        !find_tensor(e, op.index, &tensor) || tensor.elem_count != post->entry.arg[2] ||
+        ddp_hash_tensor(tensor.data, tensor.size_bytes, ddp_hash_text(salt), NULL) ==
+            post->entry.arg[4]) {
+        return;
+    }
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_STALE, HARNESS_ORACLE_SURVIVORS,
+                         HARNESS_MODE_BITWISE);
+    harness_rank_set_add(&finding.culprits, rank);
+    harness_subject_set_posted(e, post, &finding);
+    finding.step = (int32_t)e->input->restored_step;
+    if (op.index < e->params.count) {
+        harness_finding_add_param(&finding, op.index);
+    }
+    (void)snprintf(finding.text, sizeof(finding.text),
+                   "rank %u hands out %s of the state that is not what %u steps give", rank,
+                   op.index < e->params.count ? e->params.items[op.index].name : "another part",
+                   e->input->restored_step);
+    harness_subject_merge(&finding, out);
+}
+
+ddp_status harness_check_survivors(const struct harness_emulation *e, struct harness_findings *out,
+                                   struct ddp_err *err)
+{
+    (void)err;
+    if (e->input->start == NULL || !e->input->start->is_taken) {
+        return DDP_OK;
+    }
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_COLL_POST, &count);
+
+        for (size_t i = 0; i < count; i++) {
+            check_sent(e, r, list[i], out);
+        }
+    }
+    return DDP_OK;
+}
