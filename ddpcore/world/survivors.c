@@ -55,6 +55,7 @@ struct gathering {
     const struct ddp_lost_group *loss;
     uint32_t next;   /* whose counter is read */
     bool *has_come;  /* [rank_count] */
+    int32_t dead;    /* the rank that is known to be dead, or -1 */
     bool is_missing; /* somebody, in this round */
 };
 
@@ -70,6 +71,9 @@ static ddp_status gathering_poll(void *self)
     struct gathering *gathering = self;
     struct ddp_coll *coll = gathering->loss->group->coll;
 
+    if (gathering->dead < 0) {
+        gathering->dead = coll->ops->dead_rank(coll);
+    }
     while (gathering->next < gathering->loss->rank_count) {
         const uint32_t rank = gathering->loss->ranks[gathering->next];
         ddp_status status = DDP_OK;
@@ -85,7 +89,7 @@ static ddp_status gathering_poll(void *self)
             gathering->has_come[gathering->next] || gathering->looking.sum > 0;
         gathering->is_missing =
             gathering->is_missing ||
-            (!gathering->has_come[gathering->next] && coll->ops->dead_rank(coll) != (int32_t)rank);
+            (!gathering->has_come[gathering->next] && gathering->dead != (int32_t)rank);
         gathering->next++;
     }
     if (!gathering->is_missing) {
@@ -208,7 +212,7 @@ ddp_status ddp_survivors_agree(struct ddp_env *env, struct ddp_store *store, uin
                                uint64_t *out_values, uint32_t *out_count, struct ddp_err *err)
 {
     const struct place place = {env, store, timeout_ns, loss};
-    struct gathering gathering = {.looking = {.store = store}, .loss = loss};
+    struct gathering gathering = {.looking = {.store = store}, .loss = loss, .dead = -1};
     ddp_status status;
 
     if (loss->group->failure.status == DDP_OK) {

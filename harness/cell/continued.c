@@ -96,11 +96,30 @@ static void say_after(const struct harness_parting *parting, struct harness_find
     memcpy(finding->text, ddp_text_str(&out), out.size_bytes + 1);
 }
 
+/* Ranks that do not agree on who goes on do not come together: whatever they report of that, and
+ * that they wait, follows from it. -1: they did, or agree. */
+static int64_t disagreement(const struct harness_cell *cell, const struct harness_cell *after)
+{
+    size_t cursor = 0;
+
+    if (harness_trace_next(&after->trace, &cursor, -1, DDP_EVENT_COLL_POST) != NULL) {
+        return -1;
+    }
+    for (size_t i = 0; i < cell->findings.count; i++) {
+        if (cell->findings.items[i].oracle == HARNESS_ORACLE_SURVIVORS &&
+            cell->findings.items[i].verdict == HARNESS_VERDICT_MISMATCH_COMM) {
+            return (int64_t)i;
+        }
+    }
+    return -1;
+}
+
 /* The monitor says ranks by their first numbers. */
 static void adopt_findings(struct harness_cell *cell, const struct harness_parting *parting,
                            const struct harness_cell *after)
 {
     const int64_t first = (int64_t)cell->findings.count;
+    const int64_t cause = disagreement(cell, after);
 
     for (size_t i = 0; i < after->findings.count; i++) {
         struct harness_finding finding = after->findings.items[i];
@@ -109,6 +128,12 @@ static void adopt_findings(struct harness_cell *cell, const struct harness_parti
         finding.victims = ranks_of(parting, &finding.victims, cell->mem);
         finding.cause += finding.cause >= 0 ? first : 0;
         finding.is_after_loss = true;
+        if (cause >= 0 && finding.cause < 0 &&
+            !(finding.oracle == HARNESS_ORACLE_MONITOR &&
+              harness_verdict_family(finding.verdict) == HARNESS_FAMILY_CRASH)) {
+            finding.cause = cause;
+            finding.cause_words = "the ranks do not agree on who goes on";
+        }
         if (finding.oracle != HARNESS_ORACLE_MONITOR) {
             say_after(parting, &finding);
         }

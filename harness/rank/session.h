@@ -102,7 +102,11 @@ struct harness_session {
     int64_t batch_shift; /* so many batches a fault skipped, less those it made this rank repeat */
     bool is_clip_early;  /* gradients are clipped before they are reduced */
     bool is_resuming;    /* of another number of ranks, and it says where samples go on */
-    /* job.on_loss: continue, after the loss: plan and options of the new group, which take the place
+    /* job.on_loss: continue: the buffers as they were when the step `kept_step` began, which is done
+     * again if nobody completes it. */
+    void **kept_buffers; /* [tensor_count - param_count] */
+    uint64_t kept_step;
+    /* After the loss: plan and options of the new group, which take the place
      * of the first ones. */
     const struct harness_plan *first_plan;
     struct harness_plan *own_plan; /* NULL: nothing was lost, or it did not go on */
@@ -113,7 +117,7 @@ struct harness_session {
 };
 
 /* Calls go down this list of files and never up: rank.c; survive.c; setup.c, step.c; device.c,
- * checkpoint.c; reader.c, position.c, session.c. */
+ * checkpoint.c; reader.c, position.c, buffers.c, session.c. */
 
 /* session.c */
 /* Enter a phase unless the rank is in it. */
@@ -163,6 +167,13 @@ void harness_session_unwrap(struct harness_session *session);
 DDP_MUST_USE ddp_status harness_session_survive(struct harness_session *session,
                                                 const struct harness_rank_wiring *wiring,
                                                 ddp_status status);
+
+/* buffers.c: keep the model's buffers as they are before a step; and put them back, if it is this
+ * one that is done again. Nothing unless the job goes on after a loss. */
+DDP_MUST_USE ddp_status harness_session_keep_buffers(struct harness_session *session,
+                                                     uint64_t step);
+void harness_session_put_back_buffers(struct harness_session *session, uint64_t step);
+void harness_session_drop_buffers(struct harness_session *session);
 
 /* hook.c: hook `number` of the plan's choices, NULL for the first. */
 DDP_MUST_USE ddp_status harness_session_open_hook(struct harness_session *session, int64_t number,

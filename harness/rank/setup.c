@@ -396,6 +396,7 @@ ddp_status harness_session_reopen(struct harness_session *session, struct ddp_tr
 
     DDP_TRY(open_group(session, transport));
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_RECOVERY_STATE, &is_skipped));
+    harness_session_put_back_buffers(session, session->first_step);
     DDP_TRY(spread_state(session));
     DDP_TRY(harness_rank_job(session->plan, &session->job, session->err));
     session->job.shard.sample_count = sample_count;
@@ -452,6 +453,7 @@ void harness_session_close(struct harness_session *session)
     struct ddp_mem *mem = session->env->mem;
 
     harness_session_unwrap(session);
+    harness_session_drop_buffers(session);
     harness_batches_fini(&session->batches);
     ddp_mem_free(mem, session->tensors);
     ddp_mem_free(mem, session->targets);

@@ -297,6 +297,7 @@ static ddp_status run_step(struct harness_session *session, uint32_t step, bool 
     if (is_skipped) {
         return DDP_OK;
     }
+    DDP_TRY(harness_session_keep_buffers(session, step));
     ref_model_zero_grad(session->model);
     for (uint32_t micro = 0; micro < session->job.micro_batches; micro++) {
         DDP_TRY(run_micro(session, step, micro, out_ended));
