@@ -187,7 +187,8 @@ static ddp_status check_parts(struct harness_cell *cell, const struct harness_pa
     cell->bound = before.bound;
     cell->judge_device = before.judge_device;
     DDP_TRY(status);
-    harness_survivors_check_roll(&cell->trace, parting, &cell->findings);
+    harness_survivors_check_roll(&cell->trace, parting,
+                                 cell->plan.job.settle_ms * DDP_NS_PER_MS, &cell->findings);
     return parting->is_set ? check_after(cell, parting, &handover, err) : DDP_OK;
 }
 

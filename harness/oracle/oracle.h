@@ -19,9 +19,9 @@ DDP_MUST_USE ddp_status harness_oracle_check_all(const struct harness_emulation_
                                                  struct ddp_err *err);
 
 /* Of ranks that went on after a loss: who goes on, and from where, as they announced it. trace: the
- * whole one. */
+ * whole one; settle_ns: how long ranks were to wait for others. */
 void harness_survivors_check_roll(const struct harness_trace *trace,
-                                  const struct harness_parting *parting,
+                                  const struct harness_parting *parting, uint64_t settle_ns,
                                   struct harness_findings *out);
 
 #ifdef __cplusplus

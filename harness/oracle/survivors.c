@@ -14,6 +14,7 @@
 struct roll {
     const struct harness_trace *trace;
     const struct harness_parting *parting;
+    uint64_t settle_ns; /* how long ranks may take to come */
     struct harness_findings *out;
 };
 
@@ -115,6 +116,53 @@ static void check_strangers(const struct roll *roll)
     }
 }
 
+static bool is_hang_known(const struct roll *roll)
+{
+    for (size_t i = 0; i < roll->trace->diagnoses.count; i++) {
+        if (harness_verdict_family(roll->trace->diagnoses.items[i].verdict) ==
+            HARNESS_FAMILY_HANG) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Since the first rank had lost its group, ranks had as long to come as they are given. */
+static bool is_time_over(const struct roll *roll)
+{
+    const struct harness_parting *parting = roll->parting;
+    uint64_t first_ns = UINT64_MAX;
+
+    for (uint32_t r = 0; r < parting->world_size; r++) {
+        const struct harness_trace_event *lost = parting->by_rank[r].lost;
+
+        first_ns = lost != NULL && lost->entry.time_ns < first_ns ? lost->entry.time_ns : first_ns;
+    }
+    return parting->is_set && parting->changed_ns >= first_ns &&
+           parting->changed_ns - first_ns >= roll->settle_ns;
+}
+
+/* The others went on without it, though it had come in time. */
+static void blame_others(const struct roll *roll, uint32_t rank)
+{
+    const struct harness_parting *parting = roll->parting;
+    struct harness_finding finding;
+
+    begin(roll, HARNESS_VERDICT_MISMATCH_COMM, rank, &finding);
+    harness_rank_set_add(&finding.victims, rank);
+    harness_rank_set_clear(&finding.culprits);
+    for (uint32_t r = 0; r < parting->world_size; r++) {
+        if (parting->by_rank[r].changed != NULL) {
+            harness_rank_set_add(&finding.culprits, r);
+        }
+    }
+    (void)snprintf(finding.text, sizeof(finding.text),
+                   "rank %" PRIu32 " lives and has lost its group, and the others went on without "
+                   "it",
+                   rank);
+    harness_findings_add(roll->out, &finding);
+}
+
 /* It lives, has lost its group, and is in no new one. Whoever is known to have been dead or stopped
  * meanwhile is rightly left out. */
 static void check_left_out(const struct roll *roll, uint32_t rank)
@@ -122,38 +170,33 @@ static void check_left_out(const struct roll *roll, uint32_t rank)
     const struct harness_parting *parting = roll->parting;
     const bool is_member = harness_parting_member(parting, rank) != UINT32_MAX;
     const struct harness_parting_rank *self = &parting->by_rank[rank];
+    const enum harness_end_how how = roll->trace->ends[rank].how;
     struct harness_finding finding;
 
     if (self->lost == NULL || self->changed != NULL || is_blamed(roll, rank) ||
-        roll->trace->ends[rank].how != HARNESS_END_EXITED) {
+        (how != HARNESS_END_EXITED && (how != HARNESS_END_REAPED || is_hang_known(roll)))) {
         return;
     }
-    begin(roll,
-          parting->is_set && !is_member ? HARNESS_VERDICT_MISMATCH_COMM
-                                        : HARNESS_VERDICT_HANG_RECOVERY,
-          rank, &finding);
-    finding.step = (int32_t)self->lost->entry.step;
-    if (parting->is_set && !is_member) {
-        harness_rank_set_add(&finding.victims, rank);
-        harness_rank_set_clear(&finding.culprits);
-        for (uint32_t r = 0; r < parting->world_size; r++) {
-            if (parting->by_rank[r].changed != NULL) {
-                harness_rank_set_add(&finding.culprits, r);
-            }
-        }
+    if (parting->is_set && !is_member && !is_time_over(roll)) {
+        blame_others(roll, rank);
+        return;
     }
+    begin(roll, HARNESS_VERDICT_HANG_RECOVERY, rank, &finding);
+    finding.step = (int32_t)self->lost->entry.step;
     (void)snprintf(finding.text, sizeof(finding.text),
-                   "rank %" PRIu32 " lives and has lost its group, %s", rank,
-                   parting->is_set && !is_member ? "and the others went on without it"
-                                                 : "and did not come into a new one");
+                   "rank %" PRIu32 " lives and has lost its group, and did not come into a new one%s",
+                   rank,
+                   parting->is_set && !is_member
+                       ? ": when its time to say that it lives was over, the others went on"
+                       : "");
     harness_subject_merge(&finding, roll->out);
 }
 
 void harness_survivors_check_roll(const struct harness_trace *trace,
-                                  const struct harness_parting *parting,
+                                  const struct harness_parting *parting, uint64_t settle_ns,
                                   struct harness_findings *out)
 {
-    const struct roll roll = {trace, parting, out};
+    const struct roll roll = {trace, parting, settle_ns, out};
 
     for (uint32_t r = 0; r < parting->world_size; r++) {
         check_left_out(&roll, r);

@@ -27,20 +27,48 @@ static bool is_same_list(const struct harness_parting_rank *a, const struct harn
            memcmp(a->list, b->list, a->list_count * sizeof(*a->list)) == 0;
 }
 
-/* The list that most ranks went on with; of several the first rank's. */
-static void choose(struct harness_parting *parting)
+/* Every rank of the list had lost its group, and none had ended before this rank was in the new one.
+ */
+static bool is_possible(const struct harness_trace *trace, const struct harness_parting *parting,
+                        const struct harness_parting_rank *self)
+{
+    for (uint32_t m = 0; m < self->list_count; m++) {
+        const struct harness_rank_end *end = &trace->ends[self->list[m]];
+        const bool is_ended =
+            end->how == HARNESS_END_SIGNALED || end->how == HARNESS_END_EXITED;
+
+        if (parting->by_rank[self->list[m]].lost == NULL ||
+            (is_ended && end->time_ns != 0 && end->time_ns < self->changed->entry.time_ns &&
+             parting->by_rank[self->list[m]].changed == NULL)) {
+            return false;
+        }
+    }
+    return self->list_count > 0;
+}
+
+/* The list that is right: nobody in it is dead, and whoever has come is. Of those that ranks went on
+ * with, the longest that is possible, then the one that most have, then the first rank's. */
+static void choose(const struct harness_trace *trace, struct harness_parting *parting)
 {
     uint32_t most = 0;
+    bool is_found = false;
 
     for (uint32_t r = 0; r < parting->world_size; r++) {
         const struct harness_parting_rank *self = &parting->by_rank[r];
         uint32_t count = 0;
+        bool is_better;
 
-        for (uint32_t q = 0; self->changed != NULL && q < parting->world_size; q++) {
-            count += parting->by_rank[q].changed != NULL &&
-                     is_same_list(self, &parting->by_rank[q]);
+        if (self->changed == NULL || self->list_count == 0) {
+            continue;
         }
-        if (count > most) {
+        for (uint32_t q = 0; q < parting->world_size; q++) {
+            count += parting->by_rank[q].changed != NULL && is_same_list(self, &parting->by_rank[q]);
+        }
+        is_better = is_possible(trace, parting, self) &&
+                    (!is_found || self->list_count > parting->count ||
+                     (self->list_count == parting->count && count > most));
+        if (is_better || !parting->is_set) {
+            is_found = is_found || is_better;
             most = count;
             parting->ranks = self->list;
             parting->count = self->list_count;
@@ -101,7 +129,7 @@ ddp_status harness_parting_find(struct ddp_mem *mem, const struct harness_trace 
         harness_parting_fini(out);
         return status;
     }
-    choose(out);
+    choose(trace, out);
     find_start(out);
     return DDP_OK;
 }

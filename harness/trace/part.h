@@ -24,7 +24,7 @@ struct harness_parting {
     struct harness_parting_rank *by_rank; /* [world_size] */
     bool is_lost;                         /* some rank has lost its group */
     bool is_set;                          /* there is a new group: */
-    const uint32_t *ranks;                /* [count] as most of its members have it */
+    const uint32_t *ranks;                /* [count] who is in it, as far as they can be right */
     uint32_t count;
     /* As follows from what its members recorded before, whatever they say: */
     uint32_t first_step; /* that nobody had done */

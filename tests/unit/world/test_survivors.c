@@ -276,7 +276,11 @@ static int train(struct ddp_world *world, const struct plan *plan)
 {
     uint32_t ranks[RANKS_MAX], rank_count = plan->world_size;
     uint32_t all[RANKS_MAX], alive_count = 0;
-    const struct ddp_lost_group loss = {&world->group, all, plan->world_size, "first", 10 * DDP_NS_PER_S};
+    const struct ddp_lost_group loss = {.group = &world->group,
+                                        .ranks = all,
+                                        .rank_count = plan->world_size,
+                                        .name = "first",
+                                        .settle_ns = 10 * DDP_NS_PER_S};
     struct trainer trainer = {.world = world, .group = &world->group};
     uint32_t first = 0;
     struct ddp_group rest;
