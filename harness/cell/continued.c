@@ -96,22 +96,44 @@ static void say_after(const struct harness_parting *parting, struct harness_find
     memcpy(finding->text, ddp_text_str(&out), out.size_bytes + 1);
 }
 
-/* Ranks that do not agree on who goes on do not come together: whatever they report of that, and
- * that they wait, follows from it. -1: they did, or agree. */
-static int64_t disagreement(const struct harness_cell *cell, const struct harness_cell *after)
+/* Ranks that do not agree on who goes on. */
+struct disagreement {
+    int64_t finding; /* that says so; -1: they agree */
+    struct harness_rank_set ranks;
+    bool is_apart; /* none of them posted anything in a new group */
+};
+
+static struct disagreement find_disagreement(const struct harness_cell *cell,
+                                             const struct harness_cell *after)
 {
+    struct disagreement out = {.finding = -1, .ranks = harness_rank_set_in(cell->mem)};
     size_t cursor = 0;
 
-    if (harness_trace_next(&after->trace, &cursor, -1, DDP_EVENT_COLL_POST) != NULL) {
-        return -1;
-    }
+    out.is_apart = harness_trace_next(&after->trace, &cursor, -1, DDP_EVENT_COLL_POST) == NULL;
     for (size_t i = 0; i < cell->findings.count; i++) {
-        if (cell->findings.items[i].oracle == HARNESS_ORACLE_SURVIVORS &&
-            cell->findings.items[i].verdict == HARNESS_VERDICT_MISMATCH_COMM) {
-            return (int64_t)i;
+        const struct harness_finding *finding = &cell->findings.items[i];
+
+        if (finding->oracle == HARNESS_ORACLE_SURVIVORS &&
+            finding->verdict == HARNESS_VERDICT_MISMATCH_COMM) {
+            out.finding = out.finding < 0 ? (int64_t)i : out.finding;
+            harness_rank_set_add_all(&out.ranks, &finding->culprits);
         }
     }
-    return -1;
+    return out;
+}
+
+/* What ranks report of not coming together, and that they wait; and what those do that have another
+ * group in mind. That a rank crashes by itself does not follow. */
+static bool is_from_disagreement(const struct disagreement *disagreement,
+                                 const struct harness_finding *finding)
+{
+    if (disagreement->finding < 0 || finding->cause >= 0 ||
+        (finding->oracle == HARNESS_ORACLE_MONITOR &&
+         harness_verdict_family(finding->verdict) == HARNESS_FAMILY_CRASH)) {
+        return false;
+    }
+    return disagreement->is_apart ||
+           harness_rank_set_is_subset(&finding->culprits, &disagreement->ranks);
 }
 
 /* The monitor says ranks by their first numbers. */
@@ -119,7 +141,7 @@ static void adopt_findings(struct harness_cell *cell, const struct harness_parti
                            const struct harness_cell *after)
 {
     const int64_t first = (int64_t)cell->findings.count;
-    const int64_t cause = disagreement(cell, after);
+    const struct disagreement disagreement = find_disagreement(cell, after);
 
     for (size_t i = 0; i < after->findings.count; i++) {
         struct harness_finding finding = after->findings.items[i];
@@ -128,10 +150,8 @@ static void adopt_findings(struct harness_cell *cell, const struct harness_parti
         finding.victims = ranks_of(parting, &finding.victims, cell->mem);
         finding.cause += finding.cause >= 0 ? first : 0;
         finding.is_after_loss = true;
-        if (cause >= 0 && finding.cause < 0 &&
-            !(finding.oracle == HARNESS_ORACLE_MONITOR &&
-              harness_verdict_family(finding.verdict) == HARNESS_FAMILY_CRASH)) {
-            finding.cause = cause;
+        if (is_from_disagreement(&disagreement, &finding)) {
+            finding.cause = disagreement.finding;
             finding.cause_words = "the ranks do not agree on who goes on";
         }
         if (finding.oracle != HARNESS_ORACLE_MONITOR) {
@@ -140,7 +160,9 @@ static void adopt_findings(struct harness_cell *cell, const struct harness_parti
         harness_findings_add(&cell->findings, &finding);
     }
     cell->findings.is_failed = cell->findings.is_failed || after->findings.is_failed;
-    if (after->findings.is_evidence_lost && !cell->findings.is_evidence_lost) {
+    /* Of ranks that go on apart less is recorded than of a group. */
+    if (after->findings.is_evidence_lost && !cell->findings.is_evidence_lost &&
+        disagreement.finding < 0) {
         cell->findings.is_evidence_lost = true;
         (void)snprintf(cell->findings.lost_text, sizeof cell->findings.lost_text,
                        "after the loss: %.230s", after->findings.lost_text);
