@@ -38,7 +38,7 @@ static void job_open(struct shared_job *job)
     job->head->recorder_offset_bytes = offset_bytes;
     job->head->recorder_stride_bytes = stride_bytes;
     CT_CHECK_OK(harness_proc_sampler_init(&job->sampler, ddp_mem_system(), &job->cut.plan,
-                                          &job->cut.program, job->head));
+                                          &job->cut.program, NULL, job->head));
 }
 
 static void job_close(struct shared_job *job)

@@ -95,6 +95,7 @@ static const struct special {
     {HARNESS_ROW_FINDING_oracle, NULL, WITH_FINDINGS, NULL},
     {HARNESS_ROW_FINDING_mode, NULL, WITH_FINDINGS, NULL},
     {HARNESS_ROW_SURVIVORS_within_ms, NULL, "expect.survivors.status=TIMEOUT", NULL},
+    {HARNESS_ROW_SURVIVORS_from_step, NULL, "expect.survivors.status=OK", NULL},
     {HARNESS_ROW_JOB_features, NULL, "job.data=synthetic", NULL},
     {HARNESS_ROW_JOB_data_file, DATA "/README.md",
      "job={ranks: 4, steps: 8, model: gpt, data: text, batch_per_rank: 8, samples: 1}", NULL},

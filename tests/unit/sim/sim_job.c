@@ -42,6 +42,7 @@ void sim_job_init(struct sim_job *job, uint32_t ranks)
     what->collective.algorithm = DDP_ALGORITHM_RING;
     what->ranks_per_gpu = 1;
     what->timeout_ns = 5 * DDP_NS_PER_S;
+    what->settle_ms = 1000;
     job->plan.id = "unit.sim";
     job->plan.cell = "";
     job->plan.faults = job->faults;
