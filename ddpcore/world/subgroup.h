@@ -38,9 +38,9 @@ DDP_MUST_USE ddp_status ddp_subgroup_open(struct ddp_world *world, const char *n
  * out, too. out_ranks: uint32[loss->rank_count], rising. Errors: E_STATE (the group has not
  * failed), E_MEMBER (the others have left this rank out: it came too late), E_TIMEOUT (whoever
  * decides died meanwhile), those of the store: whose rank 0 hosts it cannot lose rank 0. */
-DDP_MUST_USE ddp_status ddp_world_survivors(struct ddp_world *world, const struct ddp_lost_group *loss,
-                                            uint32_t *out_ranks, uint32_t *out_count,
-                                            struct ddp_err *err);
+DDP_MUST_USE ddp_status ddp_world_survivors(struct ddp_world *world,
+                                            const struct ddp_lost_group *loss, uint32_t *out_ranks,
+                                            uint32_t *out_count, struct ddp_err *err);
 
 #ifdef __cplusplus
 }

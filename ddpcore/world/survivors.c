@@ -87,9 +87,8 @@ static ddp_status gathering_poll(void *self)
         }
         gathering->has_come[gathering->next] =
             gathering->has_come[gathering->next] || gathering->looking.sum > 0;
-        gathering->is_missing =
-            gathering->is_missing ||
-            (!gathering->has_come[gathering->next] && gathering->dead != (int32_t)rank);
+        gathering->is_missing = gathering->is_missing || (!gathering->has_come[gathering->next] &&
+                                                          gathering->dead != (int32_t)rank);
         gathering->next++;
     }
     if (!gathering->is_missing) {
@@ -189,12 +188,10 @@ static ddp_status agree(const struct place *place, struct gathering *gathering, 
     (void)snprintf(own.key, KEY_BYTES, "loss/%s/decider", loss->name);
     DDP_TRY(add(place, &own, deadline_ns));
     (void)snprintf(members_key, KEY_BYTES, "loss/%s/members", loss->name);
-    DDP_TRY(own.sum == 1
-                ? decide(place, gathering, members_key, deadline_ns, out_ranks, out_count)
-                : adopt(place, members_key, deadline_ns, out_ranks, out_count));
-    return out_values == NULL
-               ? DDP_OK
-               : take_values(place, deadline_ns, out_ranks, *out_count, out_values);
+    DDP_TRY(own.sum == 1 ? decide(place, gathering, members_key, deadline_ns, out_ranks, out_count)
+                         : adopt(place, members_key, deadline_ns, out_ranks, out_count));
+    return out_values == NULL ? DDP_OK
+                              : take_values(place, deadline_ns, out_ranks, *out_count, out_values);
 }
 
 static bool is_in(const uint32_t *ranks, uint32_t count, uint32_t rank)

@@ -1,14 +1,15 @@
-/* Judging a job whose ranks went on after a loss (job.on_loss: continue): as two runs. What the lost
- * group did is judged as any run that ends with a loss; what the new one did by itself, as a run of
- * so many ranks that starts with the state which the judge's own emulation of the first one has
- * after as many steps. Findings of both are the cell's. */
+/* Judging a job whose ranks went on after a loss (job.on_loss: continue): as two runs. What the
+ * lost group did is judged as any run that ends with a loss; what the new one did by itself, as a
+ * run of so many ranks that starts with the state which the judge's own emulation of the first one
+ * has after as many steps. Findings of both are the cell's. */
+#include "harness/plan/continued.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "harness/cell/stage.h"
 #include "harness/judge/judge.h"
-#include "harness/plan/continued.h"
 
 /* Where the samples go on: what all ranks had not used of the epoch when the first step of the new
  * group was due. Worked out from the plan, not from what ranks say. */
@@ -29,7 +30,8 @@ static void move_start(const struct harness_cell *cell, uint32_t first_step,
     }
 }
 
-/* A fault's hits are counted through the whole run: behind the loss its first one is a later one. */
+/* A fault's hits are counted through the whole run: behind the loss its first one is a later one.
+ */
 static void move_hits(const struct harness_trace *before, struct harness_plan *plan)
 {
     for (uint32_t i = 0; i < plan->fault_count; i++) {
@@ -209,8 +211,8 @@ static ddp_status check_parts(struct harness_cell *cell, const struct harness_pa
     cell->bound = before.bound;
     cell->judge_device = before.judge_device;
     DDP_TRY(status);
-    harness_survivors_check_roll(&cell->trace, parting,
-                                 cell->plan.job.settle_ms * DDP_NS_PER_MS, &cell->findings);
+    harness_survivors_check_roll(&cell->trace, parting, cell->plan.job.settle_ms * DDP_NS_PER_MS,
+                                 &cell->findings);
     return parting->is_set ? check_after(cell, parting, &handover, err) : DDP_OK;
 }
 

@@ -12,8 +12,8 @@ static const char *const file_patterns[] = {
     "rank*.log",         "rank*.stack",  "launcher.log",
     "graph.txt",         "verdict.json", "checkpoint.safetensors*",
     "given.safetensors*"};
-static const char *const folder_patterns[] = {"schedules", "survivors", "trees",   "payload",
-                                              "replay",    "restore", "kept"};
+static const char *const folder_patterns[] = {"schedules", "survivors", "trees", "payload",
+                                              "replay",    "restore",   "kept"};
 
 static bool is_ours(const char *path, const char *const *patterns, size_t pattern_count)
 {

@@ -1,4 +1,4 @@
-/* Launch, check, and replay with payloads. */
+/* Launch, and check. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,9 +6,6 @@
 #include "harness/launch/card.h"
 #include "harness/proc/proc.h"
 #include "harness/sim/sim.h"
-
-/* More are not needed but for faults that a repetition does not repeat. */
-enum { HARNESS_STAGE_REPLAYS_MAX = 5 };
 
 ddp_status harness_stage_write_plan(const struct harness_cell *cell, struct ddp_err *err)
 {
@@ -304,72 +301,4 @@ ddp_status harness_stage_check_part(struct harness_cell *cell, const struct harn
     struct harness_emulation_input input = {.start = start, .leave = leave};
 
     return check(cell, &input, NULL, err);
-}
-
-/* Judge again with the tensors that lie in replay/payload. *out_is_more: some that are wanted now
- * were not asked for before. */
-static ddp_status check_again(struct harness_cell *cell, struct harness_hashes *asked,
-                              bool *out_is_more, struct ddp_err *err)
-{
-    const char *folder = harness_stage_path(cell->mem, cell->run_dir, "replay/payload");
-
-    harness_kept_destroy(cell->kept);
-    DDP_TRY(harness_kept_load(cell->mem, harness_stage_files(&cell->config), folder, asked,
-                              &cell->kept, err));
-    cell->wanted = (struct harness_hashes){.mem = cell->mem};
-    DDP_TRY(harness_stage_check(cell, NULL, err));
-    *out_is_more = false;
-    for (size_t i = 0; i < cell->wanted.count; i++) {
-        *out_is_more = *out_is_more || !harness_hashes_has(asked, cell->wanted.items[i]);
-    }
-    return DDP_OK;
-}
-
-static ddp_status replay(struct harness_cell *cell, const struct harness_hashes *wanted,
-                         struct ddp_err *err)
-{
-    struct harness_rank_options rank = {
-        .is_hashing = true, .wanted = wanted->items, .wanted_count = wanted->count};
-    struct harness_cell again = *cell;
-    ddp_status status;
-
-    memset(&again.trace, 0, sizeof again.trace);
-    again.run_dir = harness_stage_path(cell->mem, cell->run_dir, "replay");
-    status = harness_stage_launch(&again, &rank, err);
-    harness_trace_fini(&again.trace);
-    return status;
-}
-
-/* Each round finds out what is wanted next: a round for the first difference, whose replay also
- * gives the models of all later steps; one for all later differences; and one for what only these
- * led to. */
-static ddp_status describe(struct harness_cell *cell, bool is_replaying, struct ddp_err *err)
-{
-    struct harness_hashes asked = {.mem = cell->mem};
-    bool is_more = cell->wanted.count > 0;
-
-    for (int round = 0; is_more && round < HARNESS_STAGE_REPLAYS_MAX; round++) {
-        for (size_t i = 0; i < cell->wanted.count; i++) {
-            harness_hashes_add(&asked, cell->wanted.items[i]);
-        }
-        harness_hashes_sort(&asked);
-        if (asked.is_failed) {
-            return DDP_E_NOMEM;
-        }
-        if (is_replaying) {
-            DDP_TRY(replay(cell, &asked, err));
-        }
-        DDP_TRY(check_again(cell, &asked, &is_more, err));
-    }
-    return DDP_OK;
-}
-
-ddp_status harness_stage_describe(struct harness_cell *cell, struct ddp_err *err)
-{
-    return describe(cell, true, err);
-}
-
-ddp_status harness_stage_describe_recorded(struct harness_cell *cell, struct ddp_err *err)
-{
-    return describe(cell, false, err);
 }

@@ -101,7 +101,7 @@ ddp_status harness_stage_check_part(struct harness_cell *cell, const struct harn
  * NULL. */
 ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_cell *first,
                                struct ddp_err *err);
-/* If something differs, repeat the run for its tensors, and judge again from there. */
+/* describe.c: if something differs, repeat the run for its tensors, and judge again from there. */
 ddp_status harness_stage_describe(struct harness_cell *cell, struct ddp_err *err);
 /* The same from what earlier repetitions left in the run folder. */
 ddp_status harness_stage_describe_recorded(struct harness_cell *cell, struct ddp_err *err);

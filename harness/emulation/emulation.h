@@ -27,8 +27,8 @@ struct harness_trainer;
 /* Gradients that are not finite. */
 enum harness_found { HARNESS_FOUND_UNKNOWN, HARNESS_FOUND_NO, HARNESS_FOUND_YES };
 
-/* The state from which ranks go on after a loss, handed from the emulation of the lost group to that
- * of the new one. Blocks as in struct harness_state, of the input's mem. */
+/* The state from which ranks go on after a loss, handed from the emulation of the lost group to
+ * that of the new one. Blocks as in struct harness_state, of the input's mem. */
 struct harness_handover {
     uint32_t steps_done; /* wanted: after so many, */
     uint32_t rank;       /* this rank's */
@@ -51,8 +51,8 @@ struct harness_emulation_input {
     const struct harness_trace *first_trace; /* when judging a restore run: the run before it */
     const char *first_run_dir;               /* and its schedules/; or NULL */
     uint32_t restored_step;                  /* steps completed before a restore run; 0 otherwise */
-    const struct harness_handover *start; /* of a new group after a loss; or NULL */
-    struct harness_handover *leave;       /* what a lost group leaves to it; or NULL */
+    const struct harness_handover *start;    /* of a new group after a loss; or NULL */
+    struct harness_handover *leave;          /* what a lost group leaves to it; or NULL */
     const struct harness_kept *kept;         /* tensors of this run that are at hand; or NULL */
     struct ddp_mem *mem;
 };

@@ -388,7 +388,8 @@ static void check_count(const struct harness_emulation *e, uint32_t rank, struct
 
     if (count == 0 && e->input->plan->job.is_continued && end != NULL &&
         end->entry.arg[1] <= e->input->restored_step) {
-        return; /* a survivor that was behind, and did not come so far as to take the others' state */
+        return; /* a survivor that was behind, and did not come so far as to take the others' state
+                 */
     }
     steps = count > 0 ? list[count - 1]->entry.step + 1u : e->input->restored_step;
     if (end != NULL && end->entry.arg[1] != steps && (count > 0 || end->entry.arg[1] != 0)) {

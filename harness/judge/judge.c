@@ -453,19 +453,6 @@ static void judge_canary(struct judge *judge)
              canary->reason != NULL ? canary->reason : "");
 }
 
-ddp_status harness_judge_order(const struct harness_plan *plan,
-                               const struct harness_program *program,
-                               const struct harness_trace *trace, struct harness_findings *findings)
-{
-    struct harness_paths paths;
-    ddp_status status;
-
-    DDP_TRY(harness_paths_open(findings->mem, plan, program, trace, &paths));
-    status = harness_findings_order(&paths, findings);
-    harness_paths_close(&paths);
-    return status;
-}
-
 void harness_judge(const struct harness_plan *plan, struct harness_findings *findings,
                    const struct harness_judge_facts *facts, struct harness_judgement *out)
 {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "harness/judge/cause.h"
+#include "harness/judge/judge.h"
 
 /* Where a finding stands. */
 struct place {
@@ -174,4 +175,17 @@ ddp_status harness_findings_order(const struct harness_paths *paths,
     ddp_mem_free(findings->mem, sorted);
     ddp_mem_free(findings->mem, moved);
     return is_room ? DDP_OK : DDP_E_NOMEM;
+}
+
+ddp_status harness_judge_order(const struct harness_plan *plan,
+                               const struct harness_program *program,
+                               const struct harness_trace *trace, struct harness_findings *findings)
+{
+    struct harness_paths paths;
+    ddp_status status;
+
+    DDP_TRY(harness_paths_open(findings->mem, plan, program, trace, &paths));
+    status = harness_findings_order(&paths, findings);
+    harness_paths_close(&paths);
+    return status;
 }

@@ -30,12 +30,12 @@ struct harness_launch_config {
     const struct harness_plan *plan;
     const struct harness_program *program;
     const struct harness_tables *tables; /* the program's; NULL: nobody goes on after a loss */
-    struct harness_rank_options rank; /* run_dir must exist */
-    struct ddp_files_memory *memory;  /* sim: where it lies; NULL: with the operating system */
-    uint64_t seed;                    /* of the simulator's scheduler and network */
-    const char *self_path;            /* proc: executable to start ranks from */
-    enum harness_launcher launcher;   /* proc */
-    const char *plan_path;            /* proc: file with the plan, for the ranks to read */
+    struct harness_rank_options rank;    /* run_dir must exist */
+    struct ddp_files_memory *memory;     /* sim: where it lies; NULL: with the operating system */
+    uint64_t seed;                       /* of the simulator's scheduler and network */
+    const char *self_path;               /* proc: executable to start ranks from */
+    enum harness_launcher launcher;      /* proc */
+    const char *plan_path;               /* proc: file with the plan, for the ranks to read */
     uint64_t linger_ns; /* how long survivors get to end by themselves after a conclusion; 0 =
                          * default (proc 2 s, or 0.3 s if they cannot end; sim 10 s virtual) */
 };

@@ -1,5 +1,5 @@
-/* Ranks announce in their rings who goes on. What a ring holds is not trusted: a number that no rank
- * has is left out, and the judge compares what all of them announced. */
+/* Ranks announce in their rings who goes on. What a ring holds is not trusted: a number that no
+ * rank has is left out, and the judge compares what all of them announced. */
 #include "harness/monitor/regroup.h"
 
 #include <string.h>
@@ -146,7 +146,8 @@ static void show_member(const struct harness_regroup *regroup, uint32_t rank, st
 static void show_gone(const struct harness_regroup *regroup, struct ddp_page *page,
                       struct harness_process *process)
 {
-    const struct harness_op *last = harness_program_at(&regroup->program, regroup->program.op_count);
+    const struct harness_op *last =
+        harness_program_at(&regroup->program, regroup->program.op_count);
 
     mask(page);
     if (last != NULL) {

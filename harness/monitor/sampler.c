@@ -132,8 +132,8 @@ static void note_post(struct harness_sampler *sampler, uint32_t rank,
         return;
     }
     step = harness_program_step_of(program, entry->phase, entry->step);
-    if (harness_program_compare_step(program, entry->arg[0], step, &op,
-                                     entry->arg[2]) != HARNESS_VERDICT_NONE) {
+    if (harness_program_compare_step(program, entry->arg[0], step, &op, entry->arg[2]) !=
+        HARNESS_VERDICT_NONE) {
         self->deviation.is_set = true;
         self->deviation.seq = entry->arg[0];
         self->deviation.packed_op = entry->arg[1];

@@ -183,12 +183,12 @@ static void check_left_out(const struct roll *roll, uint32_t rank)
     }
     begin(roll, HARNESS_VERDICT_HANG_RECOVERY, rank, &finding);
     finding.step = (int32_t)self->lost->entry.step;
-    (void)snprintf(finding.text, sizeof(finding.text),
-                   "rank %" PRIu32 " lives and has lost its group, and did not come into a new one%s",
-                   rank,
-                   parting->is_set && !is_member
-                       ? ": when its time to say that it lives was over, the others went on"
-                       : "");
+    (void)snprintf(
+        finding.text, sizeof(finding.text),
+        "rank %" PRIu32 " lives and has lost its group, and did not come into a new one%s", rank,
+        parting->is_set && !is_member
+            ? ": when its time to say that it lives was over, the others went on"
+            : "");
     harness_subject_merge(&finding, roll->out);
 }
 
@@ -229,8 +229,8 @@ static bool find_tensor(const struct harness_emulation *e, uint32_t index,
     }
     i -= e->buffers.count;
     if (i < e->slot_count * e->params.count) {
-        *out = harness_layout_at(&e->params, start->slot[i / e->params.count], 0,
-                                 i % e->params.count);
+        *out =
+            harness_layout_at(&e->params, start->slot[i / e->params.count], 0, i % e->params.count);
         return true;
     }
     *out = (struct harness_tensor){.dtype = DDP_DTYPE_I64,

@@ -87,9 +87,9 @@ enum harness_init { HARNESS_INIT_TABLE(HARNESS_KIND_ENUM) HARNESS_INIT_COUNT };
 enum harness_store { HARNESS_STORE_TABLE(HARNESS_KIND_ENUM) HARNESS_STORE_COUNT };
 
 #define HARNESS_ON_LOSS_TABLE(X)                                                      \
-    X(HARNESS_ON_LOSS_END, "end", "they end with an error, as torchrun's workers do")  \
-    X(HARNESS_ON_LOSS_CONTINUE, "continue",                                            \
-      "once: they agree on who lives, make a new group, take state from whoever has "  \
+    X(HARNESS_ON_LOSS_END, "end", "they end with an error, as torchrun's workers do") \
+    X(HARNESS_ON_LOSS_CONTINUE, "continue",                                           \
+      "once: they agree on who lives, make a new group, take state from whoever has " \
       "done the most steps, and train on; what was left of the epoch is dealt anew")
 enum harness_on_loss { HARNESS_ON_LOSS_TABLE(HARNESS_KIND_ENUM) HARNESS_ON_LOSS_COUNT };
 

@@ -280,8 +280,8 @@ static void update_linger(struct harness_proc_job *job, uint64_t now_ns)
     if (job->config->plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE &&
         family == HARNESS_FAMILY_CRASH && event_count_of(job) != job->event_count) {
         job->event_count = event_count_of(job);
-        job->linger_end_ns = now_ns + linger_ns_of(job, finding) +
-                             job->config->plan->job.settle_ms * DDP_NS_PER_MS;
+        job->linger_end_ns =
+            now_ns + linger_ns_of(job, finding) + job->config->plan->job.settle_ms * DDP_NS_PER_MS;
         return;
     }
     if (job->config->linger_ns == 0 && linger_ns_of(job, finding) == linger_hang_ns &&

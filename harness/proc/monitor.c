@@ -90,8 +90,8 @@ __attribute__((noreturn)) static void monitor_main(struct harness_proc_job *job,
     }
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    if (harness_proc_sampler_init(&sampler, job->mem, job->config->plan, job->config->program, job->config->tables,
-                                  job->head) != DDP_OK) {
+    if (harness_proc_sampler_init(&sampler, job->mem, job->config->plan, job->config->program,
+                                  job->config->tables, job->head) != DDP_OK) {
         _exit(1);
     }
     sampler.base.conclusions.on_report = report_to_pipe;
@@ -273,8 +273,8 @@ void harness_proc_monitor_check(struct harness_proc_job *job, uint64_t now_ns)
                    job->monitor_fd < 0 ? "ended" : "takes no more samples");
     (void)harness_conclusions_report(&job->conclusions, &finding, now_ns);
     end_monitor(job);
-    if (harness_proc_sampler_init(&job->sampler, job->mem, job->config->plan, job->config->program, job->config->tables,
-                                  job->head) == DDP_OK) {
+    if (harness_proc_sampler_init(&job->sampler, job->mem, job->config->plan, job->config->program,
+                                  job->config->tables, job->head) == DDP_OK) {
         job->is_sampling = true;
         job->sampler.base.conclusions.on_report = report_to_job;
         job->sampler.base.conclusions.report_context = job;

@@ -14,14 +14,13 @@ static ddp_status make_room(struct harness_session *session)
 {
     struct ddp_mem *mem = session->env->mem;
 
-    session->kept_buffers =
-        ddp_mem_array(mem, count_of(session), sizeof(*session->kept_buffers));
+    session->kept_buffers = ddp_mem_array(mem, count_of(session), sizeof(*session->kept_buffers));
     if (session->kept_buffers == NULL) {
         return DDP_E_NOMEM;
     }
     for (size_t i = 0; i < count_of(session); i++) {
-        session->kept_buffers[i] =
-            ddp_mem_array(mem, ddp_param_size_bytes(&session->tensors[session->param_count + i]), 1);
+        session->kept_buffers[i] = ddp_mem_array(
+            mem, ddp_param_size_bytes(&session->tensors[session->param_count + i]), 1);
         if (session->kept_buffers[i] == NULL) {
             return DDP_E_NOMEM;
         }

@@ -43,8 +43,8 @@ struct harness_rank_wiring {
     /* Transport endpoint of the whole world; called once, after the store. */
     ddp_status (*transport)(void *context, struct ddp_env *env, struct ddp_store *store,
                             uint64_t deadline_ns, struct ddp_transport **out, struct ddp_err *err);
-    /* Endpoint of a group of some ranks of the world, rising, of which env->rank is number `member`;
-     * once, after a loss. */
+    /* Endpoint of a group of some ranks of the world, rising, of which env->rank is number
+     * `member`; once, after a loss. */
     ddp_status (*regroup)(void *context, struct ddp_env *env, struct ddp_store *store,
                           const uint32_t *ranks, uint32_t rank_count, uint32_t member,
                           uint64_t deadline_ns, struct ddp_transport **out, struct ddp_err *err);

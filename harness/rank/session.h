@@ -102,8 +102,8 @@ struct harness_session {
     int64_t batch_shift; /* so many batches a fault skipped, less those it made this rank repeat */
     bool is_clip_early;  /* gradients are clipped before they are reduced */
     bool is_resuming;    /* of another number of ranks, and it says where samples go on */
-    /* job.on_loss: continue: the buffers as they were when the step `kept_step` began, which is done
-     * again if nobody completes it. */
+    /* job.on_loss: continue: the buffers as they were when the step `kept_step` began, which is
+     * done again if nobody completes it. */
     void **kept_buffers; /* [tensor_count - param_count] */
     uint64_t kept_step;
     /* After the loss: plan and options of the new group, which take the place
@@ -112,8 +112,8 @@ struct harness_session {
     struct harness_plan *own_plan; /* NULL: nothing was lost, or it did not go on */
     struct harness_rank_options own_options;
     char *own_dir;
-    bool is_parted;      /* this rank has passed the last barrier */
-    bool is_left_out;    /* a SKIP before the group existed: the rank leaves at once */
+    bool is_parted;   /* this rank has passed the last barrier */
+    bool is_left_out; /* a SKIP before the group existed: the rank leaves at once */
 };
 
 /* Calls go down this list of files and never up: rank.c; survive.c; setup.c, step.c; device.c,

@@ -324,8 +324,8 @@ void harness_session_unwrap(struct harness_session *session)
  * comes next. */
 static ddp_status deal_again(struct harness_session *session)
 {
-    session->resume = harness_batches_state(&session->batches,
-                                            session->first_step * session->job.micro_batches);
+    session->resume =
+        harness_batches_state(&session->batches, session->first_step * session->job.micro_batches);
     DDP_TRY(configure_sampler(session));
     harness_batches_fini(&session->batches);
     DDP_TRY(harness_batches_init(&session->batches, session->env->mem, &session->sampler,
@@ -356,8 +356,8 @@ static ddp_status spread_counts(struct harness_session *session, uint32_t *inout
     uint64_t *counts;
     ddp_status status;
 
-    DDP_TRY(device->ops->alloc(device, session->param_count * sizeof(*counts), DDP_SPACE_HOST,
-                               &block));
+    DDP_TRY(
+        device->ops->alloc(device, session->param_count * sizeof(*counts), DDP_SPACE_HOST, &block));
     counts = block;
     for (size_t p = 0; p < session->param_count; p++) {
         counts[p] = *ref_optimizer_step_count(session->optimizer, p);

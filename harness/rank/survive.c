@@ -12,10 +12,10 @@
 
 /* What was agreed on. */
 struct roll {
-    uint32_t *ranks;   /* [count] */
-    uint64_t *steps;   /* [count] that each has done */
+    uint32_t *ranks; /* [count] */
+    uint64_t *steps; /* [count] that each has done */
     uint32_t count;
-    uint32_t member;   /* this rank's place */
+    uint32_t member; /* this rank's place */
 };
 
 static ddp_status call_roll(struct harness_session *session, struct roll *roll)
@@ -23,11 +23,11 @@ static ddp_status call_roll(struct harness_session *session, struct roll *roll)
     const struct harness_job *job = &session->plan->job;
     uint32_t *all = ddp_mem_array(session->env->mem, job->ranks, sizeof(*all));
     const struct ddp_lost_group loss = {.group = &session->group,
-                                  .ranks = all,
-                                  .rank_count = job->ranks,
-                                  .name = "world",
-                                  .settle_ns = job->settle_ms * DDP_NS_PER_MS,
-                                  .value = session->steps_done};
+                                        .ranks = all,
+                                        .rank_count = job->ranks,
+                                        .name = "world",
+                                        .settle_ns = job->settle_ms * DDP_NS_PER_MS,
+                                        .value = session->steps_done};
     ddp_status status = DDP_E_NOMEM;
 
     for (uint32_t r = 0; all != NULL && r < job->ranks; r++) {
@@ -128,8 +128,8 @@ static ddp_status adopt(struct harness_session *session, const struct harness_co
     return DDP_OK;
 }
 
-static ddp_status regroup(struct harness_session *session,
-                          const struct harness_rank_wiring *wiring, struct roll *roll)
+static ddp_status regroup(struct harness_session *session, const struct harness_rank_wiring *wiring,
+                          struct roll *roll)
 {
     struct ddp_env *env = session->env;
     struct harness_continuation who;

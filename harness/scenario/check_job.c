@@ -404,10 +404,10 @@ static ddp_status check_on_loss(const struct harness_reader *reader,
     why = job->join.is_set ? "no join" : why;
     why = job->shard_sizes != NULL ? "no shard_sizes" : why;
     why = job->posts.count > 0 ? "no posts" : why;
-    return why == NULL ? DDP_OK
-                       : harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_on_loss),
-                                           reader->err, DDP_E_INVALID,
-                                           "to go on after a loss, a job has %s", why);
+    return why == NULL
+               ? DDP_OK
+               : harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_on_loss), reader->err,
+                                   DDP_E_INVALID, "to go on after a loss, a job has %s", why);
 }
 
 ddp_status harness_scenario_check_job(const struct harness_reader *reader,

@@ -190,8 +190,7 @@ static ddp_status wire_regroup(void *context, struct ddp_env *env, struct ddp_st
     if (status != DDP_OK) {
         return ddp_err_set(err, status, "not all of %u survivors came", rank_count);
     }
-    status =
-        ddp_loop_create(rank->sim->net, env, "survivors", member, rank_count, ranks, out);
+    status = ddp_loop_create(rank->sim->net, env, "survivors", member, rank_count, ranks, out);
     if (status == DDP_OK) {
         status = harness_injector_transport(rank->injector, out);
     }

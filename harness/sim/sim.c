@@ -257,8 +257,8 @@ static uint64_t event_count_of(const struct harness_sim *sim)
 static bool is_going_on(const struct harness_sim *sim, uint64_t *inout_event_count)
 {
     const uint64_t count = event_count_of(sim);
-    const bool is_more = sim->config->plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE &&
-                         count != *inout_event_count;
+    const bool is_more =
+        sim->config->plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE && count != *inout_event_count;
 
     *inout_event_count = count;
     return is_more;

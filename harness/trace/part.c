@@ -1,5 +1,5 @@
-/* A rank's record is cut at its group.lost: before it lies what the lost group did, behind it how it
- * came into the new group and all that follows. */
+/* A rank's record is cut at its group.lost: before it lies what the lost group did, behind it how
+ * it came into the new group and all that follows. */
 #include "harness/trace/part.h"
 
 #include <string.h>
@@ -27,15 +27,15 @@ static bool is_same_list(const struct harness_parting_rank *a, const struct harn
            memcmp(a->list, b->list, a->list_count * sizeof(*a->list)) == 0;
 }
 
-/* Every rank of the list had lost its group, and none had ended before this rank was in the new one.
+/* Every rank of the list had lost its group, and none had ended before this rank was in the new
+ * one.
  */
 static bool is_possible(const struct harness_trace *trace, const struct harness_parting *parting,
                         const struct harness_parting_rank *self)
 {
     for (uint32_t m = 0; m < self->list_count; m++) {
         const struct harness_rank_end *end = &trace->ends[self->list[m]];
-        const bool is_ended =
-            end->how == HARNESS_END_SIGNALED || end->how == HARNESS_END_EXITED;
+        const bool is_ended = end->how == HARNESS_END_SIGNALED || end->how == HARNESS_END_EXITED;
 
         if (parting->by_rank[self->list[m]].lost == NULL ||
             (is_ended && end->time_ns != 0 && end->time_ns < self->changed->entry.time_ns &&
@@ -46,8 +46,8 @@ static bool is_possible(const struct harness_trace *trace, const struct harness_
     return self->list_count > 0;
 }
 
-/* The list that is right: nobody in it is dead, and whoever has come is. Of those that ranks went on
- * with, the longest that is possible, then the one that most have, then the first rank's. */
+/* The list that is right: nobody in it is dead, and whoever has come is. Of those that ranks went
+ * on with, the longest that is possible, then the one that most have, then the first rank's. */
 static void choose(const struct harness_trace *trace, struct harness_parting *parting)
 {
     uint32_t most = 0;
@@ -62,7 +62,8 @@ static void choose(const struct harness_trace *trace, struct harness_parting *pa
             continue;
         }
         for (uint32_t q = 0; q < parting->world_size; q++) {
-            count += parting->by_rank[q].changed != NULL && is_same_list(self, &parting->by_rank[q]);
+            count +=
+                parting->by_rank[q].changed != NULL && is_same_list(self, &parting->by_rank[q]);
         }
         is_better = is_possible(trace, parting, self) &&
                     (!is_found || self->list_count > parting->count ||
@@ -90,8 +91,8 @@ static void find_start(struct harness_parting *parting)
             parting->source = m;
             is_first = false;
         }
-        if (self->changed != NULL && (parting->changed_ns == 0 ||
-                                      self->changed->entry.time_ns < parting->changed_ns)) {
+        if (self->changed != NULL &&
+            (parting->changed_ns == 0 || self->changed->entry.time_ns < parting->changed_ns)) {
             parting->changed_ns = self->changed->entry.time_ns;
         }
     }

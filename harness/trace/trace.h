@@ -51,7 +51,7 @@ enum harness_files {
     HARNESS_FILES_SCHEDULES,
     HARNESS_FILES_TREES,
     HARNESS_FILES_CHECKPOINT,
-    HARNESS_FILES_GIVEN, /* the checkpoint that a restore run went on from */
+    HARNESS_FILES_GIVEN,     /* the checkpoint that a restore run went on from */
     HARNESS_FILES_SURVIVORS, /* what those that went on after a loss left */
     HARNESS_FILES_COUNT
 };

@@ -8,9 +8,8 @@
 
 const char *harness_files_name(enum harness_files files)
 {
-    static const char *const names[HARNESS_FILES_COUNT] = {"plan",  "program",    "schedules",
-                                                           "trees", "checkpoint", "given",
-                                                           "survivors"};
+    static const char *const names[HARNESS_FILES_COUNT] = {
+        "plan", "program", "schedules", "trees", "checkpoint", "given", "survivors"};
 
     DDP_ASSERT((unsigned)files < HARNESS_FILES_COUNT);
     return names[files];

@@ -268,8 +268,7 @@ static void check_key(enum harness_row row)
     const char *sets[SETS_MAX];
     char value[SET_BYTES];
     char set[2 * SET_BYTES];
-    size_t count = 0;
-    size_t before_count;
+    size_t before_count, count = 0;
 
     if (special->value != NULL) {
         (void)snprintf(value, sizeof(value), "%s", special->value);

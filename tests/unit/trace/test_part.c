@@ -26,7 +26,8 @@ static void note(struct job *job, uint32_t rank, enum ddp_event event, uint64_t 
     CT_CHECK_OK(harness_trace_add_ring(&job->trace, rank, ring, 1, 1));
 }
 
-/* Rank 1 dies in step 5; the others lose their group. Rank 2 had done five steps, the others six. */
+/* Rank 1 dies in step 5; the others lose their group. Rank 2 had done five steps, the others six.
+ */
 static void job_open(struct job *job)
 {
     memset(job, 0, sizeof(*job));
@@ -63,8 +64,7 @@ static void announce(struct job *job, uint32_t rank, const uint32_t *list, uint3
 static void find(struct job *job)
 {
     harness_trace_merge(&job->trace);
-    CT_REQUIRE_OK(
-        harness_parting_find(ddp_mem_pool_mem(job->pool), &job->trace, &job->parting));
+    CT_REQUIRE_OK(harness_parting_find(ddp_mem_pool_mem(job->pool), &job->trace, &job->parting));
 }
 
 static void job_close(struct job *job)
