@@ -9,10 +9,12 @@ import json
 import multiprocessing.pool
 import os
 import re
-import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../suite"))
+import memory  # noqa: E402, of the tests of the suite
 
 KEYS = ["schema", "id", "cell", "driver", "seed", "outcome", "verdict", "reason", "culprit", "victims", "op", "step",
         "micro", "phase", "oracle", "mode", "detect_ms", "attribute_ms", "fired", "judged", "not_judged", "findings", "capsule", "run_dir",
@@ -138,9 +140,12 @@ def check_file(path, verdicts):
     check_plan(path, verdicts)
 
 
-shutil.rmtree(out, ignore_errors=True)
-os.makedirs(out)
+memory.remove(out)
+memory.link(out)
 os.chdir(the_run)
+# What the commands that reproduce write, which name no folder.
+memory.remove("runs")
+memory.link("runs")
 with open("code") as code_file:
     exit_code = int(code_file.read())
 with open("r.json") as report_file:
@@ -163,5 +168,7 @@ wanted = [(path, cells) for path, cells in by_file.items()
           if not families or os.path.basename(os.path.dirname(path)) in families]
 with multiprocessing.pool.ThreadPool(os.cpu_count()) as pool:
     pool.starmap(check_file, wanted, chunksize=1)
+memory.remove("runs")
+memory.remove(out)
 print(f"{counts['total']} cells of {len(by_file)} scenarios, {len(wanted)} of them run again, {failures} failures")
 sys.exit(failures > 0)
