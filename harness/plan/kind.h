@@ -86,10 +86,11 @@ enum harness_init { HARNESS_INIT_TABLE(HARNESS_KIND_ENUM) HARNESS_INIT_COUNT };
       "as srun's and mpirun's ranks do by themselves; on the proc driver only")
 enum harness_store { HARNESS_STORE_TABLE(HARNESS_KIND_ENUM) HARNESS_STORE_COUNT };
 
-#define HARNESS_ON_LOSS_TABLE(X)                                                      \
-    X(HARNESS_ON_LOSS_END, "end", "they end with an error, as torchrun's workers do") \
-    X(HARNESS_ON_LOSS_CONTINUE, "continue",                                           \
-      "once: they agree on who lives, make a new group, take state from whoever has " \
+#define HARNESS_ON_LOSS_TABLE(X)                                                                \
+    X(HARNESS_ON_LOSS_END, "end", "they end with an error, as torchrun's workers do")           \
+    X(HARNESS_ON_LOSS_CONTINUE, "continue",                                                     \
+      "once, and if they were training: they agree on who lives, make a new group, take state " \
+      "from whoever has "                                                                       \
       "done the most steps, and train on; what was left of the epoch is dealt anew")
 enum harness_on_loss { HARNESS_ON_LOSS_TABLE(HARNESS_KIND_ENUM) HARNESS_ON_LOSS_COUNT };
 

@@ -199,15 +199,30 @@ static ddp_status check_device(const struct harness_reader *reader,
                              harness_collective_name(job->collective));
 }
 
+/* Of the model as it is by default: its widths change none. */
+static ddp_status count_buffers(const struct harness_reader *reader,
+                                const struct harness_yaml_node *map, const struct harness_job *job,
+                                size_t *out)
+{
+    struct ref_model_config model = {.name = job->model};
+    struct ref_model_tables tables = {0};
+    struct ref_data_sizes data;
+
+    DDP_TRY(check_data(reader, map, job, &data));
+    ref_model_defaults(&model, data.feature_count,
+                       data.class_count > 0 ? data.class_count : data.target_count);
+    DDP_TRY(ref_model_describe(ddp_mem_system(), &model, &tables, reader->err));
+    *out = tables.buffer_count;
+    ddp_mem_free(ddp_mem_system(), tables.params);
+    return DDP_OK;
+}
+
 /* Ranks whose data has ended would not take part; and a forward pass changes buffers. */
 static ddp_status check_evaluation(const struct harness_reader *reader,
                                    const struct harness_yaml_node *map,
                                    const struct harness_job *job)
 {
     const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_evaluate_every);
-    struct ref_model_config model = {.name = job->model};
-    struct ref_model_tables tables = {0};
-    struct ref_data_sizes data;
     size_t buffer_count;
 
     if (job->evaluate_every == 0) {
@@ -218,12 +233,7 @@ static ddp_status check_evaluation(const struct harness_reader *reader,
                                  "under join ranks end at different steps, and cannot evaluate "
                                  "together");
     }
-    DDP_TRY(check_data(reader, map, job, &data));
-    ref_model_defaults(&model, data.feature_count,
-                       data.class_count > 0 ? data.class_count : data.target_count);
-    DDP_TRY(ref_model_describe(ddp_mem_system(), &model, &tables, reader->err));
-    buffer_count = tables.buffer_count;
-    ddp_mem_free(ddp_mem_system(), tables.params);
+    DDP_TRY(count_buffers(reader, map, job, &buffer_count));
     return buffer_count == 0
                ? DDP_OK
                : harness_yaml_fail(node, reader->err, DDP_E_INVALID,
@@ -389,10 +399,15 @@ static ddp_status check_on_loss(const struct harness_reader *reader,
                                 const struct harness_yaml_node *map, const struct harness_job *job)
 {
     const char *why = NULL;
+    size_t buffer_count;
 
     if (job->on_loss != HARNESS_ON_LOSS_CONTINUE) {
         return DDP_OK;
     }
+    DDP_TRY(count_buffers(reader, map, job, &buffer_count));
+    /* What other ranks than the first have in their buffers within a step is not emulated. */
+    why = buffer_count > 0 && job->micro_batches > 1 ? "one micro-batch, if its model has buffers"
+                                                     : why;
     for (uint32_t r = 1; r < job->ranks; r++) {
         why = job->batch_per_rank[r] != job->batch_per_rank[0] ? "as many rows on all ranks" : why;
     }
