@@ -29,7 +29,7 @@ set(package_headers
     ddp/average.h ddp/batch_norm.h ddp/clip.h ddp/ddp.h ddp/drift.h ddp/group.h ddp/hook.h ddp/loader.h ddp/logging.h ddp/permutation.h ddp/sampler.h ddp/scaler.h
     hook/hooks.h
     checkpoint/safetensors.h checkpoint/state_dict.h
-    world/state.h world/subgroup.h world/world.h)
+    world/state.h world/subgroup.h world/survivors.h world/world.h)
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
