@@ -286,6 +286,32 @@ bool ddp_recorder_is_waiting(const struct ddp_recorder *recorder)
     return recorder != NULL && own(&recorder->page->wait_kind) != DDP_WAIT_NONE;
 }
 
+static void show_wait_kind(struct ddp_recorder *recorder, enum ddp_wait_kind kind)
+{
+    page_begin(recorder->page);
+    put(&recorder->page->wait_kind, (uint64_t)kind);
+    page_end(recorder->page);
+}
+
+enum ddp_wait_kind ddp_recorder_wait_suspend(struct ddp_recorder *recorder)
+{
+    const enum ddp_wait_kind kind =
+        recorder != NULL ? (enum ddp_wait_kind)own(&recorder->page->wait_kind) : DDP_WAIT_NONE;
+
+    if (kind != DDP_WAIT_NONE) {
+        show_wait_kind(recorder, DDP_WAIT_NONE);
+    }
+    return kind;
+}
+
+void ddp_recorder_wait_resume(struct ddp_recorder *recorder, enum ddp_wait_kind kind)
+{
+    if (kind != DDP_WAIT_NONE) {
+        DDP_ASSERT(own(&recorder->page->wait_kind) == DDP_WAIT_NONE);
+        show_wait_kind(recorder, kind);
+    }
+}
+
 void ddp_recorder_plugin(struct ddp_recorder *recorder, bool is_inside)
 {
     if (recorder != NULL) {

@@ -203,6 +203,10 @@ void ddp_recorder_wait_begin(struct ddp_recorder *recorder, enum ddp_wait_kind k
 /* peer: rank whose message is missing, or -1. Cheap when unchanged. */
 void ddp_recorder_wait_peer(struct ddp_recorder *recorder, int32_t peer);
 void ddp_recorder_wait_end(struct ddp_recorder *recorder);
+/* In the middle of a wait the rank passes a fault point: until this is called with what it returned
+ * the rank does not wait, whatever becomes of it there. */
+enum ddp_wait_kind ddp_recorder_wait_suspend(struct ddp_recorder *recorder);
+void ddp_recorder_wait_resume(struct ddp_recorder *recorder, enum ddp_wait_kind kind);
 /* Whether the rank waits by what it has shown. */
 bool ddp_recorder_is_waiting(const struct ddp_recorder *recorder);
 /* The host enters code of a plug-in, or leaves it. Not a sign of life. */

@@ -53,10 +53,12 @@ static ddp_status pass_point(struct link *link, uint32_t peer, const struct ddp_
 {
     struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
     struct stream *stream = &link->streams[peer];
+    const enum ddp_wait_kind wait = ddp_recorder_wait_suspend(link->env->recorder);
     enum ddp_fault_action action;
 
     context.seq = message->seq;
     action = ddp_fault_point(link->env->faults, DDP_FAULT_POINT_MESSAGE_RECV, &context);
+    ddp_recorder_wait_resume(link->env->recorder, wait);
     *out_is_shown = action != DDP_FAULT_SKIP;
     stream->is_seen = true;
     if (action == DDP_FAULT_FAIL) {

@@ -23,18 +23,29 @@ bool harness_graph_is_live(const struct harness_cut *cut, uint32_t rank)
            !harness_graph_is_over(cut, rank);
 }
 
-/* Its wait has called a plug-in, and that does not return: it is host code like other. */
-static bool is_kept_by_plugin(const struct harness_cut *cut, uint32_t rank)
+/* Its wait has called something that does not return, a plug-in, or code of the core: it is host
+ * code like other. A real process that waits looks every few milliseconds whether it may go on, if
+ * it has a CPU; the simulator's ranks look when there is something to see, and show no such times.
+ */
+static bool is_kept_inside_wait(const struct harness_cut *cut, uint32_t rank)
 {
-    return cut->pages[rank].plugin_ns != 0 &&
-           harness_graph_age_ns(cut, cut->pages[rank].plugin_ns) > HARNESS_MONITOR_PLUGIN_HOLD_NS;
+    const struct ddp_page *page = &cut->pages[rank];
+    const uint64_t hold_ns = HARNESS_MONITOR_PLUGIN_HOLD_NS;
+
+    if (page->plugin_ns != 0 && harness_graph_age_ns(cut, page->plugin_ns) > hold_ns) {
+        return true;
+    }
+    return page->wait_kind == DDP_WAIT_COLLECTIVE && page->polls.polled_ns >= page->wait_enter_ns &&
+           page->polls.polled_ns != 0 &&
+           harness_graph_age_ns(cut, page->polls.polled_ns) >
+               hold_ns + harness_graph_starved_ns(cut, rank);
 }
 
 bool harness_graph_is_waiting(const struct harness_cut *cut, uint32_t rank)
 {
     return harness_graph_is_live(cut, rank) &&
            cut->processes[rank].state == HARNESS_PROCESS_RUNNING &&
-           cut->pages[rank].wait_kind != DDP_WAIT_NONE && !is_kept_by_plugin(cut, rank);
+           cut->pages[rank].wait_kind != DDP_WAIT_NONE && !is_kept_inside_wait(cut, rank);
 }
 
 enum ddp_phase harness_graph_phase(const struct harness_cut *cut, uint32_t rank)

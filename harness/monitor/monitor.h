@@ -50,7 +50,8 @@ struct harness_cut {
 
 /* A stopped process counts only after this long: a stop of 50 ms that ends by itself is no hang. */
 #define HARNESS_MONITOR_STOP_HOLD_NS UINT64_C(80000000)
-/* A plug-in that has not returned for this long keeps its rank from waiting. */
+/* A plug-in that has not returned for this long keeps its rank from waiting; so does whatever else
+ * keeps a process that waits from looking for this long, though it has a CPU. */
 #define HARNESS_MONITOR_PLUGIN_HOLD_NS UINT64_C(100000000)
 /* A circle of waits that involves several groups or the store counts only after this long: the
  * answer that ends it may have arrived at a rank that has no CPU yet. */

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Faults drawn by somebody who knows nothing of the judge, nor of the planner: any action at any point of any job that lint takes.
+All that is known is which rank was hit. So whoever is named must be that rank, and nobody else; or nothing was found, which is
+listed by point and action, since a fault may do nothing (a zero made zero) or may be one that nobody looks for.
+With --faults 2 nobody but the two may be named. What `ddprove campaign` asks is more (verdict, step, operation), but its
+expectations are worked out by the same code base.
+Usage: blind.py DDPROVE OUT [--seed N] [--cases N] [--faults N] [-j N]
+Exit: 0 nobody else was named, 1 somebody was, or ddprove failed; each such case is listed with its file."""
+import argparse
+import collections
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+
+PROCESS = [{"kill": "SIGKILL"}, {"stop": "forever"}, {"hang": True}, {"exit": 3}, {"exit": 0}, {"abort": True}, {"fail": True},
+           {"no_memory": 0}, {"leak_memory": True}, {"leak_file": True}]
+DATA = [{"corrupt": kind} for kind in ("zero", "double", "half")]
+ONE_SIDED = [key for action in PROCESS for key in action]
+ARGS = [{"arg": "count", "value": 3}, {"arg": "redop", "value": "max"}, {"arg": "dtype", "value": "u8"}, {"arg": "root", "value": 1},
+        {"arg": "kind", "value": "broadcast"}]
+# Points that no job in the simulator comes to, or whose faults need more than an action.
+NOT_HERE = {"launch/spawn", "rendezvous/connect", "probe/sum", "collective/launch", "device/alloc", "device/event_wait",
+            "nccl/async_error", "checkpoint/load", "data/resume", "data/worker"}
+WITHOUT_STEP = {"comm/init", "data/sampler", "model/build", "ddp/config", "model/buffers", "trainer/config", "teardown/destroy"}
+
+
+def draw_job(r):
+    """A job of few ranks and steps, with options as they come."""
+    models = {
+        "mlp": {"widths": r.choice([[64, 16, 10], [64, 12, 8, 10]]), "batch_per_rank": r.choice([2, 4, 8])},
+        "convnet": {"widths": [64, 4, 6, 10], "batch_per_rank": r.choice([4, 8])},
+        "gpt": {"widths": [8, 8, 8, 256], "heads": 2, "data": "text", "features": 8, "batch_per_rank": 4},
+        "moe": {"widths": [64, 12, 10], "batch_per_rank": r.choice([2, 4]), "find_unused_parameters": True,
+                "experts": r.choice([4, 6])},
+        "branchy": {"batch_per_rank": 4, "find_unused_parameters": True, "branch": r.choice(["both", "rank_skips", "alternate"])},
+    }
+    model = r.choice(sorted(models))
+    job = {"ranks": r.choice([2, 3, 4, 5]), "steps": r.choice([3, 4, 6]), "model": model, "data": "digits",
+           "seed": r.randrange(1, 99), "bucket_cap_kb": r.choice([0.5, 1, 2, 4]), **models[model]}
+    optimizer = {"kind": r.choice(["sgd", "adamw"]), "lr": r.choice([1e-3, 0.05])}
+    for key, values in (("clip_norm", [0.1, 1.0]), ("warmup_steps", [2]), ("lr_decay", ["cosine"]),
+                        ("lr_scaling", ["linear", "sqrt"]), ("loss_scale", [1024])):
+        if r.random() < 0.25:
+            optimizer[key] = r.choice(values)
+    job["optimizer"] = optimizer
+    for key, values in (("micro_batches", [2]), ("bucket_order", ["pytorch"]), ("gradient_as_bucket_view", [True]),
+                        ("gradient_scale", ["post"]), ("evaluate_every", [2]), ("checkpoint_every", [2]),
+                        ("semantics", ["pytorch", "pytorch", "strict"]), ("hook", ["fp16", "bf16", "allreduce"]),
+                        ("sync_batchnorm", [True]), ("static_graph", [True]), ("drop_last", [True]), ("join", [{}]),
+                        ("all_gather", ["ring_all_gather"])):
+        if r.random() < 0.25:
+            job[key] = r.choice(values)
+    if "evaluate_every" in job:
+        job["evaluation"] = r.choice(["sharded", "rank0"])
+    if r.random() < 0.4:
+        job["collective"] = r.choice(["recursive_doubling", "linear", "rabenseifner", "binomial_tree", "two_shot",
+                                      "double_binary_tree", "one_shot", "bidirectional_ring", "segmented_ring"])
+    if "join" in job:
+        job["shard_sizes"] = [job["batch_per_rank"] * r.randrange(2, job["steps"] + 1) for _ in range(job["ranks"])]
+    return job
+
+
+def draw_fault(r, job, points):
+    """An action at a point, on a rank, in a step, sometimes only for a bucket or a phase."""
+    point = r.choice(sorted(points))
+    at = {"rank": r.randrange(job["ranks"])}
+    if point not in WITHOUT_STEP:
+        at["step"] = r.randrange(job["steps"] - 1)
+    actions = PROCESS[:]
+    if points[point] == "data":
+        number = {"corrupt": "set", "elem": r.randrange(4), "value": r.choice([0, 1, 2, 5])}
+        actions += 2 * (DATA + [{"corrupt": "scale", "value": 1.25}, {"corrupt": "shift"}, {"corrupt": "nan", "elem": 0},
+                                {"corrupt": "flip", "elem": r.randrange(3), "bit": r.randrange(3, 31)}, number, number])
+    elif points[point] == "args":
+        actions += 3 * ARGS + 3 * [{"skip": True}, {"dup": True}]
+    else:
+        actions += 6 * [{"skip": True}] + 2 * [{"dup": True}, {"overtaken": True}]
+    if point in ("bucket/fill", "bucket/launch", "bucket/unflatten") and r.random() < 0.5:
+        at["bucket"] = r.randrange(2)
+    if point in ("collective/pre", "collective/enqueue", "collective/post", "collective/wait") and r.random() < 0.4:
+        at["phase"] = r.choice(["backward", "buffer"])
+    return {"at": at, "point": point, "do": r.choice(actions)}
+
+
+def ask(ddprove, *args):
+    """stdout and stderr of ddprove."""
+    return subprocess.run([ddprove, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False).stdout
+
+
+def draw(options, folder):
+    """As many scenarios as wanted that lint takes; {id: scenario}."""
+    r = random.Random(options.seed)
+    points = {}
+    for line in ask(options.ddprove, "list", "points").splitlines():
+        name, carries = line.split()[:2]
+        if name not in NOT_HERE:
+            points[name] = carries
+    drawn, tried = {}, 0
+    while len(drawn) < options.cases:
+        batch = {}
+        for _ in range(500):
+            job = draw_job(r)
+            name = f"c{tried:06d}"
+            batch[name] = {"id": f"blind.{name}", "drivers": ["sim"], "job": job,
+                           "faults": [draw_fault(r, job, points) for _ in range(options.faults)], "expect": {"verdict": "NONE"}}
+            tried += 1
+            with open(f"{folder}/{name}.yaml", "w", encoding="ascii") as file:
+                file.write("# A drawn case.\n" + json.dumps(batch[name]) + "\n")
+        refused = set(re.findall(r"(c\d{6})\.yaml:", ask(options.ddprove, "lint", folder)))
+        for name in sorted(batch):
+            if name in refused or len(drawn) == options.cases:
+                os.remove(f"{folder}/{name}.yaml")
+            else:
+                drawn[name] = batch[name]
+        if not batch.keys() & drawn.keys():
+            sys.exit("lint refuses all that is drawn: " + ask(options.ddprove, "lint", folder)[:500])
+    print(f"{len(drawn)} cases of {tried} drawn ones: the others cannot happen, as lint says")
+    return drawn
+
+
+def judge(verdict, scenario):
+    """What to say of a case: "right", "nothing found", "never fired", or what is wrong."""
+    hit = {entry["rank"] for entry in verdict["fired"] if entry["times"] > 0}
+    named = set()
+    for finding in verdict["findings"]:
+        if finding["follows_from"] is None:
+            named |= set(finding["culprit"])
+    if verdict["outcome"] == "ERROR":
+        return f"ERROR: {verdict['reason']}"
+    if not hit:
+        return "never fired" if not verdict["findings"] else f"nothing fired, and {sorted(named)} is named"
+    # Who loses a message cannot be told from its record alone: its sender may not have sent it.
+    ends = sum(fault["point"] == "message/recv" and not fault["do"].keys() & set(ONE_SIDED) for fault in scenario["faults"])
+    if len(named - hit) > ends:
+        return f"{sorted(named)} is named, {sorted(hit)} was hit"
+    if not named and verdict["findings"]:
+        return f"{verdict['verdict']} of nobody"
+    return "right" if named else "nothing found"
+
+
+def main():
+    """Draw, run, compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ddprove")
+    parser.add_argument("out")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--faults", type=int, default=1)
+    parser.add_argument("-j", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    options.ddprove = os.path.abspath(options.ddprove)
+    folder = os.path.join(options.out, "blind")
+    shutil.rmtree(options.out, ignore_errors=True)
+    os.makedirs(folder)
+    drawn = draw(options, folder)
+    runs = os.path.join(options.out, "runs")
+    ask(options.ddprove, "run", folder, "--driver", "sim", "-j", str(options.j), "--out", runs, "--json",
+        os.path.join(options.out, "report.json"))
+    with open(os.path.join(options.out, "report.json"), encoding="utf-8") as file:
+        verdicts = {verdict["id"].split(".")[1]: verdict for verdict in json.load(file)["scenarios"]}
+    counts, unseen, wrong = collections.Counter(), collections.Counter(), []
+    for name, scenario in drawn.items():
+        said = judge(verdicts[name], scenario) if name in verdicts else "no verdict"
+        if said in ("right", "nothing found", "never fired"):
+            counts[said] += 1
+            if said == "nothing found":
+                unseen.update(f"{fault['point']} {json.dumps(fault['do'])}" for fault in scenario["faults"])
+        else:
+            wrong.append((name, said))
+    for name, said in wrong:
+        print(f"WRONG {folder}/{name}.yaml: {verdicts.get(name, {}).get('verdict')}: {said}: {json.dumps(drawn[name]['faults'])}")
+    for what, count in sorted(unseen.items()):
+        print(f"nothing found {count:4d} {what}")
+    print(", ".join(f"{counts[kind]} {kind}" for kind in ("right", "nothing found", "never fired")) + f", {len(wrong)} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
