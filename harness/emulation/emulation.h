@@ -87,6 +87,14 @@ struct harness_step_values {
     float *loss;        /* [world]: the mean over the micro-batches */
     float *micro_loss;  /* [world][micro_batches] */
     uint32_t divisor;
+    bool is_local; /* gradients are not reduced: each rank goes on with its own */
+};
+
+/* Post-local SGD: the averages of parameters in the step that was emulated last. NULL without it.
+ */
+struct harness_local {
+    void *in, *out;                   /* [world] blocks of `params` */
+    bool *is_in_known, *is_out_known; /* [world][params.count] */
 };
 
 /* What the run should have been, for steps start_step <= s < end_step; index s - start_step, called
@@ -216,6 +224,7 @@ struct harness_emulation {
     uint32_t *camp_of; /* [world] index in camps */
     uint32_t parting;  /* counts the stages after which ranks part */
     struct harness_step_values now;
+    struct harness_local local;
     /* Gradient scaling: [world] the scale of the next step's loss, steps since it last changed; and
      * whether the step that was emulated last was left out. */
     float *scale;
@@ -309,6 +318,9 @@ int64_t harness_emulation_last_active(const struct harness_emulation *emulation,
 uint64_t harness_scaler_recorded(const struct harness_emulation *emulation, uint32_t rank,
                                  uint32_t step, enum ddp_event event);
 uint64_t harness_scaler_flag_hash(bool is_found);
+/* Whether no gradient is reduced in a step; and whether all ranks have the same model after it. */
+bool harness_emulation_is_local(const struct harness_emulation *emulation, uint32_t step);
+bool harness_emulation_are_replicas_equal(const struct harness_emulation *emulation, uint32_t step);
 /* The camp of a rank. */
 struct harness_camp *harness_emulation_camp(const struct harness_emulation *emulation,
                                             uint32_t rank);

@@ -122,7 +122,9 @@ struct ref_optimizer_config harness_emulation_optimizer(const struct harness_emu
                                                         uint32_t step);
 DDP_MUST_USE ddp_status harness_emulation_clip(struct harness_emulation *emulation,
                                                struct harness_camp *camp);
-/* Before the first step that is judged: the models that ranks start from. */
+/* Hashes of the models that ranks start from, before the first step that is judged; then after
+ * each.
+ */
 void harness_rebase_begin(struct harness_emulation *emulation);
 /* Each compares one stage of the present step with what was recorded, notes what differs, and
  * replaces it by what was recorded. Nothing unless is_judging. */

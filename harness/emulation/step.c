@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "harness/emulation/batch_norm.h"
+#include "harness/emulation/round.h"
 #include "harness/sums/arith.h"
 
 static uint32_t count_active(const struct harness_emulation *e, uint32_t step)
@@ -81,6 +82,11 @@ static ddp_status reduce_buckets(struct harness_emulation *e, uint32_t step)
     void **output = input == NULL ? NULL : input + e->world;
     ddp_status status = input == NULL ? DDP_E_NOMEM : DDP_OK;
 
+    if (e->now.is_local) {
+        memcpy(e->now.bucket_out, e->now.bucket_in, e->world * e->buckets.size_bytes);
+        ddp_mem_free(e->mem, input);
+        return status;
+    }
     for (size_t b = 0; status == DDP_OK && b < e->buckets.count; b++) {
         const struct harness_layout_item *bucket = &e->buckets.items[b];
 
@@ -108,13 +114,18 @@ static ddp_status reduce_buckets(struct harness_emulation *e, uint32_t step)
 static ddp_status finish(struct harness_emulation *e, uint32_t step)
 {
     DDP_TRY(harness_emulation_take_average(e, harness_emulation_camp(e, 0)));
-    DDP_TRY(harness_emulation_bound(e, step)); /* of the sums as they should be */
+    if (!e->now.is_local) {
+        DDP_TRY(harness_emulation_bound(e, step)); /* of the sums as they should be */
+    }
     DDP_TRY(harness_rebase_outputs(e, step));
     DDP_TRY(harness_emulation_take_averages(e));
     DDP_TRY(harness_rebase_averages(e, step));
     DDP_TRY(harness_emulation_update(e, step));
+    DDP_TRY(harness_local_average(e, step));
     DDP_TRY(harness_rebase_states(e, step));
-    harness_camps_rejoin(e);
+    if (e->is_judging) { /* by the hashes of what was recorded */
+        harness_camps_rejoin(e);
+    }
     memcpy(e->buffer, e->now.buffer, e->world * e->buffers.size_bytes);
     e->steps_done = step + 1;
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
@@ -132,6 +143,7 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
         return DDP_OK; /* all data was used up: there is no such step */
     }
     harness_emulation_use_bucketing(e, (int32_t)step);
+    e->now.is_local = harness_emulation_is_local(e, step);
     e->now.divisor = job->join.is_set && !job->join.divide_by_initial_world_size && active > 0
                          ? active
                          : e->world;
@@ -164,7 +176,11 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
         return DDP_OK;
     }
     DDP_TRY(status);
-    DDP_TRY(finish(e, step));
+    status = finish(e, step);
+    if (status == DDP_E_NOT_FOUND && e->now.is_local) {
+        return DDP_OK; /* no schedule of an average was left: the ranks did not come so far */
+    }
+    DDP_TRY(status);
     DDP_TRY(harness_emulation_evaluate(e, step, err));
     *out_predicted = HARNESS_PREDICTED_UPDATE;
     return DDP_OK;

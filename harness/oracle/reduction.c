@@ -31,7 +31,16 @@ static void report(const struct harness_emulation *e, const struct harness_diffe
     finding.stage = (int32_t)difference->stage;
     harness_subject_set_difference(e, difference, &finding);
     (void)harness_subject_ranks_text(&difference->ranks, ranks, sizeof(ranks));
-    if (what->text != NULL) {
+    if (difference->first.bucket < 0) {
+        harness_subject_set_op(e, difference->first.seq, &finding);
+        finding.phase = DDP_PHASE_OPTIMIZER;
+        (void)snprintf(finding.text, sizeof(finding.text),
+                       "step %u, averages of parameters, %s of %s: %s%s", difference->step,
+                       words[difference->stage].whose, ranks,
+                       what->text != NULL ? what->text
+                                          : harness_subject_param_name(e, difference->first.param),
+                       what->text != NULL ? "" : " is another one than is due");
+    } else if (what->text != NULL) {
         (void)snprintf(finding.text, sizeof(finding.text), "step %u, bucket %d, %s of %s: %s",
                        difference->step, difference->first.bucket, words[difference->stage].whose,
                        ranks, what->text);

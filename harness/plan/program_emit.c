@@ -47,6 +47,9 @@ static ddp_status emit_bucket(struct harness_emitter *emitter,
         DDP_COLL_ALL_REDUCE, harness_program_wire(emitter->job, buckets->items[bucket].dtype),
         buckets->items[bucket].elem_count);
 
+    if (harness_program_is_local(emitter->job, emitter->step)) {
+        return DDP_OK;
+    }
     op.index = (uint32_t)bucket;
     return harness_emit(emitter, DDP_PHASE_BACKWARD, DDP_ROLE_BUCKET, &op);
 }

@@ -316,6 +316,34 @@ static ddp_status check_scaler(const struct harness_reader *reader,
                : DDP_OK;
 }
 
+/* Post-local SGD: what does not go with ranks whose models are their own. */
+static ddp_status check_local_sgd(const struct harness_reader *reader,
+                                  const struct harness_yaml_node *map,
+                                  const struct harness_job *job)
+{
+    const struct harness_yaml_node *hook = harness_reader_node(map, HARNESS_ROW_JOB_hook);
+
+    if (job->hook != HARNESS_HOOK_LOCAL_SGD) {
+        return DDP_OK;
+    }
+    if (job->join.is_set) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_join), reader->err,
+                                 DDP_E_INVALID,
+                                 "under join nothing mirrors the averages of hook local_sgd: leave "
+                                 "one of them out");
+    }
+    if (job->optimizer.loss_scale > 0) {
+        return harness_yaml_fail(hook, reader->err, DDP_E_INVALID,
+                                 "what hook local_sgd averages has no loss_scale: leave one of "
+                                 "them out");
+    }
+    if (job->device != HARNESS_DEVICE_CPU || harness_engine_is_opaque(job->collective.engine)) {
+        return harness_yaml_fail(hook, reader->err, DDP_E_INVALID,
+                                 "hook local_sgd runs on device cpu, by a schedule");
+    }
+    return DDP_OK;
+}
+
 static ddp_status check_hook(const struct harness_reader *reader,
                              const struct harness_yaml_node *map, const struct harness_job *job)
 {
@@ -324,7 +352,7 @@ static ddp_status check_hook(const struct harness_reader *reader,
                                  reader->err, DDP_E_INVALID,
                                  "a hook divides by itself: leave gradient_scale out");
     }
-    return DDP_OK;
+    return check_local_sgd(reader, map, job);
 }
 
 /* One algorithm a kind: a group has one of each. */
