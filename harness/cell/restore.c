@@ -299,7 +299,8 @@ static bool is_of_unloaded(const struct harness_plan *plan, const struct harness
                            const struct harness_finding *finding)
 {
     return reason->verdict == HARNESS_VERDICT_CHECKPOINT_STATE &&
-           (reason->mode == HARNESS_MODE_PROVABLE || plan->job.hook == HARNESS_HOOK_LOCAL_SGD) &&
+           (reason->mode == HARNESS_MODE_PROVABLE || plan->job.hook == HARNESS_HOOK_LOCAL_SGD ||
+            plan->job.hook == HARNESS_HOOK_POWERSGD) &&
            harness_verdict_family(finding->verdict) == HARNESS_FAMILY_MISMATCH &&
            harness_rank_set_is_subset(&finding->culprits, &reason->culprits);
 }

@@ -85,6 +85,10 @@ DDP_MUST_USE ddp_status harness_emulation_bound(struct harness_emulation *emulat
 DDP_MUST_USE ddp_status harness_scaler_create(struct harness_emulation *emulation);
 DDP_MUST_USE ddp_status harness_scaler_step(struct harness_emulation *emulation, uint32_t step);
 
+/* powersgd_state.c: room for what ranks keep; and rank 0's, as a checkpoint holds it now. */
+DDP_MUST_USE ddp_status harness_powersgd_create(struct harness_emulation *emulation);
+void harness_powersgd_snapshot(struct harness_emulation *emulation);
+
 /* --- camp.c ----------------------------------------------------------------------------------- */
 
 /* All ranks in one camp. */

@@ -264,6 +264,9 @@ static uint64_t hash_output(const struct harness_emulation *e, uint32_t rank, si
 
 ddp_status harness_rebase_outputs(struct harness_emulation *e, uint32_t step)
 {
+    if (e->now.is_lossy) {
+        return DDP_OK; /* that was done round by round */
+    }
     memset(e->is_out_known, true, e->world * e->buckets.count);
     if (e->is_judging) {
         memcpy(e->now.expected_out, e->now.bucket_out, e->buckets.size_bytes);

@@ -18,6 +18,7 @@ struct harness_round {
     enum ddp_dtype dtype;
     size_t elem_count;     /* as it is posted */
     int32_t bucket, param; /* that findings name; -1: none */
+    const char *what;      /* what travels, for `describe`; borrowed */
     /* Says what a recorded tensor is instead of the expected one. */
     ddp_status (*describe)(struct harness_emulation *emulation, const struct harness_round *round,
                            uint32_t rank, const struct harness_tensor *expected, const void *got,

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "harness/emulation/batch_norm.h"
-#include "harness/emulation/round.h"
+#include "harness/emulation/lossy.h"
 #include "harness/sums/arith.h"
 
 static uint32_t count_active(const struct harness_emulation *e, uint32_t step)
@@ -110,11 +110,25 @@ static ddp_status reduce_buckets(struct harness_emulation *e, uint32_t step)
     return status;
 }
 
+/* What hooks that send less than the gradients leave in the buckets, and which of it is known.
+ * E_NOT_FOUND: as above. */
+static ddp_status reduce_lossy(struct harness_emulation *e, uint32_t step)
+{
+    const bool is_thin = e->input->plan->job.hook == HARNESS_HOOK_POWERSGD;
+
+    for (size_t b = 0; b < e->buckets.count; b++) {
+        DDP_TRY(is_thin ? harness_powersgd_bucket(e, step, b)
+                        : harness_quantize_bucket(e, step, b));
+    }
+    memcpy(e->now.expected_out, e->now.bucket_out, e->buckets.size_bytes);
+    return DDP_OK;
+}
+
 /* From known sums to the models after the step. */
 static ddp_status finish(struct harness_emulation *e, uint32_t step)
 {
     DDP_TRY(harness_emulation_take_average(e, harness_emulation_camp(e, 0)));
-    if (!e->now.is_local) {
+    if (!e->now.is_local && !e->now.is_lossy) {
         DDP_TRY(harness_emulation_bound(e, step)); /* of the sums as they should be */
     }
     DDP_TRY(harness_rebase_outputs(e, step));
@@ -144,6 +158,7 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
     }
     harness_emulation_use_bucketing(e, (int32_t)step);
     e->now.is_local = harness_emulation_is_local(e, step);
+    e->now.is_lossy = harness_hook_is_lossy(job, step);
     e->now.divisor = job->join.is_set && !job->join.divide_by_initial_world_size && active > 0
                          ? active
                          : e->world;
@@ -170,8 +185,12 @@ ddp_status harness_emulation_step(struct harness_emulation *e, uint32_t step,
         return DDP_OK;
     }
     *out_predicted = HARNESS_PREDICTED_INPUT;
-    DDP_TRY(harness_rebase_inputs(e, step));
-    status = reduce_buckets(e, step);
+    if (e->now.is_lossy) {
+        status = reduce_lossy(e, step);
+    } else {
+        DDP_TRY(harness_rebase_inputs(e, step));
+        status = reduce_buckets(e, step);
+    }
     if (status == DDP_E_NOT_FOUND) {
         return DDP_OK;
     }

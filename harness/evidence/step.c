@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/evidence/internal.h"
+#include "harness/plan/hook_round.h"
 
 enum { JOIN_MIRROR = 2 }; /* as the core records it: enum ddp_join_event */
 
@@ -35,12 +36,16 @@ static struct amount once(const struct place *place, size_t subject)
     return (struct amount){1, 1};
 }
 
-/* No bucket of a local step has a collective. */
-static struct amount each_reduced(const struct place *place, size_t subject)
+/* As many as the bucket has collectives. */
+static struct amount each_round(const struct place *place, size_t subject)
 {
-    const size_t due = harness_emulation_is_local(place->e, place->step) ? 0 : 1;
+    const struct harness_emulation_input *input = place->e->input;
+    struct harness_hook_round rounds[HARNESS_HOOK_ROUNDS_MAX];
+    const struct harness_bucket *bucket =
+        harness_program_bucket(input->program, (int32_t)place->step, subject);
+    const size_t due =
+        harness_hook_rounds(&input->plan->job, input->params, bucket, place->step, rounds);
 
-    (void)subject;
     return (struct amount){due, due};
 }
 
@@ -136,8 +141,8 @@ static const struct row {
     {DDP_EVENT_LOSS, HARNESS_ORACLE_GRADIENT, ABOUT_NOTHING, -1, each_micro},
     {DDP_EVENT_GRAD_READY, HARNESS_ORACLE_GRADIENT, ABOUT_PARAM, 1, each_gradient},
     {DDP_EVENT_PARAM_UNUSED, HARNESS_ORACLE_USAGE, ABOUT_PARAM, -1, each_unused},
-    {DDP_EVENT_COLL_POST, HARNESS_ORACLE_REDUCTION, ABOUT_BUCKET, 4, each_reduced},
-    {DDP_EVENT_COLL_DONE, HARNESS_ORACLE_REDUCTION, ABOUT_BUCKET, 4, each_reduced},
+    {DDP_EVENT_COLL_POST, HARNESS_ORACLE_REDUCTION, ABOUT_BUCKET, 4, each_round},
+    {DDP_EVENT_COLL_DONE, HARNESS_ORACLE_REDUCTION, ABOUT_BUCKET, 4, each_round},
     {DDP_EVENT_GRAD_FINAL, HARNESS_ORACLE_REDUCTION, ABOUT_PARAM, -1, once},
     {DDP_EVENT_PARAM_UPDATED, HARNESS_ORACLE_UPDATE, ABOUT_PARAM, 1, once},
     {DDP_EVENT_OPTIMIZER_STATE, HARNESS_ORACLE_UPDATE, ABOUT_SLOT, 1, once},

@@ -29,18 +29,12 @@ struct expected {
     int32_t param; /* -1: a buffer */
     struct harness_tensor tensor;
     bool is_step_count;
-    uint64_t passes; /* of the hook's state */
 };
-
-/* Post-local SGD keeps how many passes it has seen. */
-static size_t hook_count(const struct harness_emulation *e)
-{
-    return e->input->plan->job.hook == HARNESS_HOOK_LOCAL_SGD ? 1 : 0;
-}
 
 static size_t expected_count(const struct harness_emulation *e)
 {
-    return (2 + (size_t)e->slot_count) * e->params.count + e->buffers.count + hook_count(e);
+    return (2 + (size_t)e->slot_count) * e->params.count + e->buffers.count +
+           harness_emulation_hook_state_count(e);
 }
 
 static void set_model_key(const struct harness_emulation *e, const char *name, struct expected *out)
@@ -69,13 +63,6 @@ static void expect_param(const struct harness_emulation *e, size_t kind, size_t 
     }
 }
 
-static void expect_passes(const struct harness_emulation *e, struct expected *out)
-{
-    (void)snprintf(out->key, sizeof(out->key), "hook.local_sgd.iteration");
-    out->passes = e->snapshot.steps_done;
-    out->tensor = (struct harness_tensor){DDP_DTYPE_I64, 1, sizeof(uint64_t), &out->passes};
-}
-
 /* Number i of the expected tensors: parameters, state slots, step counts, buffers, the hook's. */
 static void expect(const struct harness_emulation *e, size_t i, struct expected *out)
 {
@@ -88,7 +75,8 @@ static void expect(const struct harness_emulation *e, size_t i, struct expected 
         return;
     }
     if (i - buffers_begin >= e->buffers.count) {
-        expect_passes(e, out);
+        harness_emulation_hook_state(e, i - buffers_begin - e->buffers.count, out->key,
+                                     sizeof(out->key), &out->tensor);
         return;
     }
     set_model_key(e, e->buffers.items[i - buffers_begin].name, out);

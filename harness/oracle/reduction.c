@@ -7,6 +7,7 @@
 
 #include "ddpcore/base/hash.h"
 #include "harness/oracle/subject.h"
+#include "harness/plan/hook_round.h"
 
 /* What is wrong with a tensor of each stage: while it is not at hand, and whose it is. */
 static const struct {
@@ -31,6 +32,10 @@ static void report(const struct harness_emulation *e, const struct harness_diffe
     finding.stage = (int32_t)difference->stage;
     harness_subject_set_difference(e, difference, &finding);
     (void)harness_subject_ranks_text(&difference->ranks, ranks, sizeof(ranks));
+    if (harness_hook_is_lossy(&e->input->plan->job, difference->step) &&
+        difference->first.seq != 0 && difference->stage != HARNESS_STAGE_FINAL) {
+        harness_subject_set_op(e, difference->first.seq, &finding);
+    }
     if (difference->first.bucket < 0) {
         harness_subject_set_op(e, difference->first.seq, &finding);
         finding.phase = DDP_PHASE_OPTIMIZER;

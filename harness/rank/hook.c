@@ -9,8 +9,11 @@
 #include "harness/rank/session.h"
 
 ddp_status harness_session_open_hook(struct harness_session *session, int64_t number,
-                                     uint64_t local_start, struct ddp_hook **out)
+                                     const int64_t options[HARNESS_HOOK_OPTION_COUNT],
+                                     struct ddp_hook **out)
 {
+    const struct harness_job *job = &session->plan->job;
+    struct ddp_powersgd_config powersgd;
     struct ddp_mem *mem = session->env->mem;
 
     *out = NULL;
@@ -23,8 +26,18 @@ ddp_status harness_session_open_hook(struct harness_session *session, int64_t nu
         return ddp_hook_compress_create(mem, DDP_DTYPE_F16, NULL, out);
     case HARNESS_HOOK_BF16:
         return ddp_hook_compress_create(mem, DDP_DTYPE_BF16, NULL, out);
+    case HARNESS_HOOK_QUANTIZE:
+        return ddp_hook_quantize_create(mem, out);
     case HARNESS_HOOK_LOCAL_SGD:
-        return ddp_hook_local_sgd_create(mem, local_start, out);
+        return ddp_hook_local_sgd_create(mem, (uint64_t)options[0], out);
+    case HARNESS_HOOK_POWERSGD:
+        ddp_powersgd_defaults(&powersgd);
+        powersgd.rank = job->powersgd_rank;
+        powersgd.start_iteration = job->powersgd_start;
+        powersgd.is_warm_start = job->powersgd_warm_start;
+        powersgd.is_error_kept = options[1] != 0;
+        powersgd.seed = (uint64_t)options[2];
+        return ddp_hook_powersgd_create(mem, &powersgd, out);
     default:
         return ddp_err_set(session->err, DDP_E_INVALID,
                            "a fault made the hook number %lld; there are %d", (long long)number,

@@ -149,9 +149,12 @@ DDP_MUST_USE ddp_status harness_session_open(struct harness_session *session,
 /* Release whatever exists; posts nothing. */
 void harness_session_close(struct harness_session *session);
 
-/* hook.c: hook `number` of the plan's choices, NULL for the first; local_start: of local_sgd. */
+/* hook.c: hook `number` of the plan's choices, NULL for the first. options: local_sgd's start;
+ * powersgd's error_feedback, and its seed. */
+enum { HARNESS_HOOK_OPTION_COUNT = 3 };
 DDP_MUST_USE ddp_status harness_session_open_hook(struct harness_session *session, int64_t number,
-                                                  uint64_t local_start, struct ddp_hook **out);
+                                                  const int64_t options[HARNESS_HOOK_OPTION_COUNT],
+                                                  struct ddp_hook **out);
 /* What it keeps, in a checkpoint, as "hook.<name>"; and from there, once the model was wrapped. */
 #define HARNESS_HOOK_PREFIX "hook."
 struct ddp_state_dict;

@@ -316,30 +316,42 @@ static ddp_status check_scaler(const struct harness_reader *reader,
                : DDP_OK;
 }
 
-/* Post-local SGD: what does not go with ranks whose models are their own. */
-static ddp_status check_local_sgd(const struct harness_reader *reader,
-                                  const struct harness_yaml_node *map,
-                                  const struct harness_job *job)
+/* What does not go with hooks that average parameters, or send something else than gradients. */
+static ddp_status check_special_hook(const struct harness_reader *reader,
+                                     const struct harness_yaml_node *map,
+                                     const struct harness_job *job)
 {
+    const bool is_local = job->hook == HARNESS_HOOK_LOCAL_SGD;
     const struct harness_yaml_node *hook = harness_reader_node(map, HARNESS_ROW_JOB_hook);
+    const char *name = harness_names_of(HARNESS_NAMES_HOOKS, (int)job->hook);
 
-    if (job->hook != HARNESS_HOOK_LOCAL_SGD) {
+    if (!is_local && job->hook != HARNESS_HOOK_QUANTIZE && job->hook != HARNESS_HOOK_POWERSGD) {
         return DDP_OK;
+    }
+    if (job->hook == HARNESS_HOOK_POWERSGD && job->powersgd_start < 2 &&
+        (job->powersgd_error_feedback || job->powersgd_warm_start)) {
+        return harness_yaml_fail(
+            hook, reader->err, DDP_E_INVALID,
+            "buckets may be rebuilt after the first step, so powersgd_start is "
+            "at least 2, unless powersgd_error_feedback and "
+            "powersgd_warm_start are false");
     }
     if (job->join.is_set) {
         return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_join), reader->err,
                                  DDP_E_INVALID,
-                                 "under join nothing mirrors the averages of hook local_sgd: leave "
-                                 "one of them out");
+                                 "of a rank whose data has ended nobody knows what hook %s should "
+                                 "send: leave join out",
+                                 name);
     }
-    if (job->optimizer.loss_scale > 0) {
+    if (is_local && job->optimizer.loss_scale > 0) {
         return harness_yaml_fail(hook, reader->err, DDP_E_INVALID,
-                                 "what hook local_sgd averages has no loss_scale: leave one of "
-                                 "them out");
+                                 "ranks that step apart leave no step out together: leave "
+                                 "loss_scale or hook %s out",
+                                 name);
     }
     if (job->device != HARNESS_DEVICE_CPU || harness_engine_is_opaque(job->collective.engine)) {
         return harness_yaml_fail(hook, reader->err, DDP_E_INVALID,
-                                 "hook local_sgd runs on device cpu, by a schedule");
+                                 "hook %s runs on device cpu, with collectives by schedules", name);
     }
     return DDP_OK;
 }
@@ -352,7 +364,7 @@ static ddp_status check_hook(const struct harness_reader *reader,
                                  reader->err, DDP_E_INVALID,
                                  "a hook divides by itself: leave gradient_scale out");
     }
-    return check_local_sgd(reader, map, job);
+    return check_special_hook(reader, map, job);
 }
 
 /* One algorithm a kind: a group has one of each. */
