@@ -265,6 +265,24 @@ static ddp_status receive(const struct squeezed *s, enum part part)
     return status;
 }
 
+/* The rank's bucket was found wrong in a stage of that step: what it keeps of it may be as wrong.
+ */
+static bool is_found(const struct squeezed *s, enum harness_stage stage, uint32_t step,
+                     uint32_t rank)
+{
+    const struct harness_compare *compare = &s->e->compare;
+
+    for (size_t i = compare->count; i-- > 0 && compare->items[i].step >= step;) {
+        const struct harness_difference *item = &compare->items[i];
+
+        if (item->stage == stage && item->step == step &&
+            item->first.bucket == (int32_t)s->bucket && harness_rank_set_has(&item->ranks, rank)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static ddp_status run(const struct squeezed *s)
 {
     struct harness_emulation *e = s->e;
@@ -272,6 +290,7 @@ static ddp_status run(const struct squeezed *s)
 
     for (uint32_t r = 0; r < world; r++) {
         s->is_known[r] = harness_lossy_is_known(e, r, s->bucket) &&
+                         !(s->step > 0 && is_found(s, HARNESS_STAGE_FINAL, s->step - 1, r)) &&
                          !e->powersgd.is_unknown[r * e->powersgd.bucket_max + s->bucket];
         fill_first(s, r);
     }
@@ -295,7 +314,7 @@ static ddp_status run(const struct squeezed *s)
         finish(s, r);
         e->is_out_known[r * e->buckets.count + s->bucket] = is_known;
         e->powersgd.is_unknown[r * e->powersgd.bucket_max + s->bucket] =
-            !is_known || !s->is_known[r];
+            !is_known || !s->is_known[r] || is_found(s, HARNESS_STAGE_INPUT, s->step, r);
     }
     return DDP_OK;
 }

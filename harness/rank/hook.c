@@ -92,7 +92,7 @@ static ddp_status load_tensor(const struct harness_session *session,
                                    ddp_text_str(&name))
                      : ddp_tensor_entry_check(entry, tensor->dtype, 1, shape, session->env->mem,
                                               session->err);
-        if (status == DDP_OK) {
+        if (status == DDP_OK && entry != NULL) {
             memcpy(tensor->data, entry->data, entry->size_bytes);
         }
     }
