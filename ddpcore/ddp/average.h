@@ -13,8 +13,8 @@ extern "C" {
  * every `period` steps. period > 0. */
 bool ddp_average_due(uint64_t step, uint64_t warmup_steps, uint64_t period);
 /* Divide each parameter by the world size, in its type, and sum over ranks: one all-reduce each
- * (role USER, index: the parameter). All ranks call it, outside of passes. Errors: E_STATE, and the
- * group's and device's. */
+ * (role AVERAGE, index: the parameter). All ranks call it, outside of passes. Errors: E_STATE, and
+ * the group's and device's. */
 DDP_MUST_USE ddp_status ddp_average_params(struct ddp *ddp);
 
 #ifdef __cplusplus

@@ -396,7 +396,7 @@ static ddp_status powersgd_round(struct ddp_hook *hook, const struct ddp_grad_bu
                                  uint32_t round, struct ddp_coll_args *out, bool *out_is_over)
 {
     struct powersgd_hook *self = self_of(hook);
-    float *gradient = bucket->data;
+    struct ddp_device *device = self->site->device;
 
     if (round == 0 && bucket->index == 0) {
         self->pass_iteration = self->iteration++;
@@ -404,11 +404,12 @@ static ddp_status powersgd_round(struct ddp_hook *hook, const struct ddp_grad_bu
     if (self->pass_iteration >= self->config.start_iteration) {
         return compressed_round(self, bucket, round, out, out_is_over);
     }
-    for (size_t i = 0; round == 0 && i < bucket->elem_count; i++) {
-        gradient[i] /= (float)bucket->divisor;
-    }
     *out_is_over = round > 0;
-    return DDP_OK;
+    return round > 0 || bucket->elem_count == 0
+               ? DDP_OK
+               : device->ops->scale(device, NULL, bucket->data, bucket->dtype, bucket->data,
+                                    bucket->dtype, bucket->elem_count,
+                                    1.0 / (double)bucket->divisor);
 }
 
 static const struct ddp_param *powersgd_state(struct ddp_hook *hook, size_t *out_count)

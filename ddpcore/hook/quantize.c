@@ -87,7 +87,7 @@ static void choose(const float *values, size_t elem_count, float out[2])
     }
     out[0] = (hi - lo) / 255.0F;
     out[0] = out[0] < FLT_EPSILON ? FLT_EPSILON : out[0];
-    out[1] = clamp(-nearbyintf(lo / out[0]));
+    out[1] = clamp(0.0F - nearbyintf(lo / out[0])); /* never -0, which is another bit pattern */
     if (!is_finite || !isfinite(out[0])) {
         out[0] = NAN;
         out[1] = 0.0F;

@@ -75,7 +75,8 @@ uint32_t ddp_coll_output_blocks(enum ddp_coll_kind kind, uint32_t member_count, 
     X(DDP_ROLE_EVALUATION, "evaluation")         \
     X(DDP_ROLE_BATCH_NORM, "batch_norm")         \
     X(DDP_ROLE_FOUND_INF, "found_inf")           \
-    X(DDP_ROLE_STATE, "state")
+    X(DDP_ROLE_STATE, "state")                   \
+    X(DDP_ROLE_AVERAGE, "average")
 enum ddp_coll_role {
 #define X(id, name) id,
     DDP_ROLE_TABLE(X)
@@ -92,7 +93,7 @@ struct ddp_event_op {
     enum ddp_redop redop;
     enum ddp_dtype dtype;
     enum ddp_coll_role role;
-    uint32_t index; /* bucket for DDP_ROLE_BUCKET, chunk for syncs, else 0 */
+    uint32_t index; /* bucket of BUCKET, parameter of AVERAGE, chunk of syncs, else 0 */
     uint32_t root;
 };
 /* index: 24 bits, root: 22. What does not fit is packed as the greatest value that does. */

@@ -293,17 +293,20 @@ static const struct harness_finding *reason_of(const struct harness_findings *fi
     return first;
 }
 
-/* A rank that did not load the checkpoint posts the steps before it, too. */
-static bool is_of_unloaded(const struct harness_finding *reason,
+/* A rank that did not load the checkpoint posts the steps before it, too; and by the state of its
+ * hook a rank decides what it posts. */
+static bool is_of_unloaded(const struct harness_plan *plan, const struct harness_finding *reason,
                            const struct harness_finding *finding)
 {
     return reason->verdict == HARNESS_VERDICT_CHECKPOINT_STATE &&
-           reason->mode == HARNESS_MODE_PROVABLE &&
+           (reason->mode == HARNESS_MODE_PROVABLE || plan->job.hook == HARNESS_HOOK_LOCAL_SGD ||
+            plan->job.hook == HARNESS_HOOK_POWERSGD) &&
            harness_verdict_family(finding->verdict) == HARNESS_FAMILY_MISMATCH &&
            harness_rank_set_is_subset(&finding->culprits, &reason->culprits);
 }
 
-static void conclude_findings(const struct harness_findings *findings,
+static void conclude_findings(const struct harness_plan *plan,
+                              const struct harness_findings *findings,
                               struct harness_restore_result *out)
 {
     const struct harness_finding *reason = reason_of(findings);
@@ -320,7 +323,7 @@ static void conclude_findings(const struct harness_findings *findings,
         const struct harness_finding *finding = &findings->items[i];
 
         if (finding != reason && !harness_judge_is_explained(findings, i) &&
-            !is_of_unloaded(reason, finding)) {
+            !is_of_unloaded(plan, reason, finding)) {
             out->other = finding->verdict;
             (void)snprintf(out->other_text, sizeof out->other_text, "%s", finding->text);
         }
@@ -349,7 +352,7 @@ ddp_status harness_stage_conclude(struct harness_cell *second, struct harness_re
     out->is_equal = second->findings.count == 0 && out->from_step >= 0;
     DDP_TRY(
         harness_judge_order(&second->plan, &second->program, &second->trace, &second->findings));
-    conclude_findings(&second->findings, out);
+    conclude_findings(&second->plan, &second->findings, out);
     out->is_said = second->plan.restore.says == NULL ||
                    harness_stage_is_said(second, second->run_dir, second->plan.job.ranks,
                                          second->plan.restore.says, &out->said);

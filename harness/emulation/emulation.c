@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/emulation/internal.h"
+#include "harness/emulation/round.h"
 #include "harness/sums/arith.h"
 
 /* --- tables ----------------------------------------------------------------------------------- */
@@ -61,6 +61,8 @@ static ddp_status allocate_values(struct harness_emulation *e)
     DDP_TRY(harness_recorded_create(e));
     DDP_TRY(harness_camps_create(e));
     DDP_TRY(harness_scaler_create(e));
+    DDP_TRY(harness_local_create(e));
+    DDP_TRY(harness_powersgd_create(e));
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }
 
@@ -93,7 +95,9 @@ static ddp_status load_orders(struct harness_emulation *e, struct ddp_err *err)
     DDP_TRY(name_folder(e->input->run_dir, "schedules", folder, err));
     DDP_TRY(harness_schedules_load(&e->schedules, files, folder, err));
     /* Buckets that the restarted run does not have any more, or not yet. */
-    if (e->input->first_run_dir != NULL && e->input->program->rebuilt.count > 0) {
+    if (e->input->first_run_dir != NULL && (e->input->program->rebuilt.count > 0 ||
+                                            e->input->plan->job.hook == HARNESS_HOOK_LOCAL_SGD ||
+                                            e->input->plan->job.hook == HARNESS_HOOK_POWERSGD)) {
         DDP_TRY(name_folder(e->input->first_run_dir, "schedules", folder, err));
         DDP_TRY(harness_schedules_load(&e->first_schedules, files, folder, err));
     }

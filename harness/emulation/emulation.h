@@ -82,6 +82,7 @@ struct harness_snapshot {
     uint32_t steps_done;
     struct harness_state state; /* rank 0's */
     void *buffer;               /* rank 0's: a block of `buffers` */
+    uint64_t passes;            /* that the hook has seen */
 };
 
 /* Values of the step that was emulated last. Blocks of all ranks lie one behind the other. */
@@ -99,6 +100,24 @@ struct harness_step_values {
     float *loss;        /* [world]: the mean over the micro-batches */
     float *micro_loss;  /* [world][micro_batches] */
     uint32_t divisor;
+    bool is_local; /* gradients are not reduced: each rank goes on with its own */
+    bool is_lossy; /* a hook sends something else than all gradients, and divides at the end */
+};
+
+/* Post-local SGD: the averages of parameters in the step that was emulated last. NULL without it.
+ */
+struct harness_local {
+    void *in, *out;                   /* [world] blocks of `params` */
+    bool *is_in_known, *is_out_known; /* [world][params.count] */
+};
+
+/* The hook powersgd: what ranks keep. NULL without it. */
+struct harness_powersgd {
+    float *error;                 /* [world] blocks of `buckets`: what was left out so far */
+    float *q;                     /* [world][q_count] */
+    bool *is_unknown;             /* [world][bucket_max] they are not what the rank has */
+    float *saved_error, *saved_q; /* rank 0's, of the snapshot */
+    size_t q_count, bucket_max;
 };
 
 /* What the run should have been, for steps start_step <= s < end_step; index s - start_step, called
@@ -228,6 +247,8 @@ struct harness_emulation {
     uint32_t *camp_of; /* [world] index in camps */
     uint32_t parting;  /* counts the stages after which ranks part */
     struct harness_step_values now;
+    struct harness_local local;
+    struct harness_powersgd powersgd;
     /* Gradient scaling: [world] the scale of the next step's loss, steps since it last changed; and
      * whether the step that was emulated last was left out. */
     float *scale;
@@ -324,6 +345,14 @@ int64_t harness_emulation_last_active(const struct harness_emulation *emulation,
 uint64_t harness_scaler_recorded(const struct harness_emulation *emulation, uint32_t rank,
                                  uint32_t step, enum ddp_event event);
 uint64_t harness_scaler_flag_hash(bool is_found);
+/* Whether no gradient is reduced in a step; and whether all ranks have the same model after it. */
+bool harness_emulation_is_local(const struct harness_emulation *emulation, uint32_t step);
+bool harness_emulation_are_replicas_equal(const struct harness_emulation *emulation, uint32_t step);
+/* What the job's hook keeps, as the snapshot's checkpoint holds it: how many tensors; and number i
+ * of them, with its key. */
+size_t harness_emulation_hook_state_count(const struct harness_emulation *emulation);
+void harness_emulation_hook_state(const struct harness_emulation *emulation, size_t i, char *key,
+                                  size_t key_bytes, struct harness_tensor *out);
 /* The camp of a rank. */
 struct harness_camp *harness_emulation_camp(const struct harness_emulation *emulation,
                                             uint32_t rank);

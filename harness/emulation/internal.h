@@ -85,6 +85,10 @@ DDP_MUST_USE ddp_status harness_emulation_bound(struct harness_emulation *emulat
 DDP_MUST_USE ddp_status harness_scaler_create(struct harness_emulation *emulation);
 DDP_MUST_USE ddp_status harness_scaler_step(struct harness_emulation *emulation, uint32_t step);
 
+/* powersgd_state.c: room for what ranks keep; and rank 0's, as a checkpoint holds it now. */
+DDP_MUST_USE ddp_status harness_powersgd_create(struct harness_emulation *emulation);
+void harness_powersgd_snapshot(struct harness_emulation *emulation);
+
 /* --- camp.c ----------------------------------------------------------------------------------- */
 
 /* All ranks in one camp. */
@@ -122,7 +126,9 @@ struct ref_optimizer_config harness_emulation_optimizer(const struct harness_emu
                                                         uint32_t step);
 DDP_MUST_USE ddp_status harness_emulation_clip(struct harness_emulation *emulation,
                                                struct harness_camp *camp);
-/* Before the first step that is judged: the models that ranks start from. */
+/* Hashes of the models that ranks start from, before the first step that is judged; then after
+ * each.
+ */
 void harness_rebase_begin(struct harness_emulation *emulation);
 /* Each compares one stage of the present step with what was recorded, notes what differs, and
  * replaces it by what was recorded. Nothing unless is_judging. */

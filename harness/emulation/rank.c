@@ -150,7 +150,8 @@ static ddp_status run_passes(struct harness_emulation *e, struct harness_trainer
 static ddp_status fill_rank(struct harness_emulation *e, uint32_t rank)
 {
     bool is_scaled = harness_emulation_is_scaled_before(e);
-    float factor = is_scaled ? 1.0f / (float)e->now.divisor : 1.0f;
+    float factor =
+        is_scaled && !e->now.is_local && !e->now.is_lossy ? 1.0f / (float)e->now.divisor : 1.0f;
 
     for (size_t b = 0; b < e->buckets.count; b++) {
         const struct harness_bucket *bucket = &e->assigned[b];

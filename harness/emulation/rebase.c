@@ -158,7 +158,7 @@ static ddp_status rebase_input(struct harness_emulation *e, uint32_t rank, size_
     const void *found;
 
     e->is_in_known[cell] = is_known;
-    deviation.got = e->recorded.in[cell];
+    deviation.got = e->now.is_local ? 0 : e->recorded.in[cell];
     if (deviation.got == 0) {
         return DDP_OK;
     }
@@ -264,9 +264,16 @@ static uint64_t hash_output(const struct harness_emulation *e, uint32_t rank, si
 
 ddp_status harness_rebase_outputs(struct harness_emulation *e, uint32_t step)
 {
+    if (e->now.is_lossy) {
+        return DDP_OK; /* that was done round by round */
+    }
     memset(e->is_out_known, true, e->world * e->buckets.count);
     if (e->is_judging) {
         memcpy(e->now.expected_out, e->now.bucket_out, e->buckets.size_bytes);
+    }
+    if (e->now.is_local) { /* what a rank posts all the same is a finding of the program oracle */
+        memcpy(e->is_out_known, e->is_in_known, e->world * e->buckets.count);
+        return DDP_OK;
     }
     for (size_t b = 0; e->is_judging && b < e->buckets.count; b++) {
         bool is_known = is_sum_known(e, b);

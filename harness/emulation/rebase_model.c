@@ -329,8 +329,11 @@ static void hash_model(const struct harness_emulation *e, struct harness_camp *c
 
 void harness_rebase_begin(struct harness_emulation *e)
 {
-    DDP_ASSERT(e->camp_count == 1);
-    hash_model(e, e->camps[0]);
+    for (size_t c = 0; e->is_judging && c < e->camp_count; c++) {
+        if (e->camps[c]->rank_count > 0) {
+            hash_model(e, e->camps[c]);
+        }
+    }
 }
 
 static bool is_model_like(const struct harness_emulation *e, uint32_t a, uint32_t b)
@@ -476,11 +479,7 @@ ddp_status harness_rebase_states(struct harness_emulation *e, uint32_t step)
     bool is_new;
 
     e->parting++;
-    for (size_t c = 0; e->is_judging && c < e->camp_count; c++) {
-        if (e->camps[c]->rank_count > 0) {
-            hash_model(e, e->camps[c]);
-        }
-    }
+    harness_rebase_begin(e);
     for (uint32_t r = 0; e->is_judging && r < e->world; r++) {
         DDP_TRY(compare_model(e, harness_emulation_camp(e, r), r, &is_other));
         if (is_other) {

@@ -106,6 +106,8 @@ static void keep_snapshot(struct harness_emulation *e)
     if (snapshot->is_wanted && !snapshot->is_taken && snapshot->steps_done == e->steps_done) {
         harness_state_copy(e, &snapshot->state, &harness_emulation_camp(e, 0)->state);
         memcpy(snapshot->buffer, e->buffer, e->buffers.size_bytes);
+        snapshot->passes = e->steps_done;
+        harness_powersgd_snapshot(e);
         snapshot->is_taken = true;
     }
 }

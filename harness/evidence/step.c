@@ -5,13 +5,15 @@
 #include <string.h>
 
 #include "harness/evidence/internal.h"
+#include "harness/plan/hook_round.h"
 
 enum { JOIN_MIRROR = 2 }; /* as the core records it: enum ddp_join_event */
 
 struct place {
     const struct harness_emulation *e;
     uint32_t rank, step;
-    size_t k; /* step, counted from the emulation's first */
+    size_t k;    /* step, counted from the emulation's first */
+    bool is_off; /* by then the rank has left the program, which is a finding */
 };
 
 /* How many events about a subject are right. */
@@ -32,6 +34,19 @@ static struct amount once(const struct place *place, size_t subject)
     (void)place;
     (void)subject;
     return (struct amount){1, 1};
+}
+
+/* As many as the bucket has collectives. */
+static struct amount each_round(const struct place *place, size_t subject)
+{
+    const struct harness_emulation_input *input = place->e->input;
+    struct harness_hook_round rounds[HARNESS_HOOK_ROUNDS_MAX];
+    const struct harness_bucket *bucket =
+        harness_program_bucket(input->program, (int32_t)place->step, subject);
+    const size_t due =
+        harness_hook_rounds(&input->plan->job, input->params, bucket, place->step, rounds);
+
+    return (struct amount){due, due};
 }
 
 static struct amount each_micro(const struct place *place, size_t subject)
@@ -126,8 +141,8 @@ static const struct row {
     {DDP_EVENT_LOSS, HARNESS_ORACLE_GRADIENT, ABOUT_NOTHING, -1, each_micro},
     {DDP_EVENT_GRAD_READY, HARNESS_ORACLE_GRADIENT, ABOUT_PARAM, 1, each_gradient},
     {DDP_EVENT_PARAM_UNUSED, HARNESS_ORACLE_USAGE, ABOUT_PARAM, -1, each_unused},
-    {DDP_EVENT_COLL_POST, HARNESS_ORACLE_REDUCTION, ABOUT_BUCKET, 4, once},
-    {DDP_EVENT_COLL_DONE, HARNESS_ORACLE_REDUCTION, ABOUT_BUCKET, 4, once},
+    {DDP_EVENT_COLL_POST, HARNESS_ORACLE_REDUCTION, ABOUT_BUCKET, 4, each_round},
+    {DDP_EVENT_COLL_DONE, HARNESS_ORACLE_REDUCTION, ABOUT_BUCKET, 4, each_round},
     {DDP_EVENT_GRAD_FINAL, HARNESS_ORACLE_REDUCTION, ABOUT_PARAM, -1, once},
     {DDP_EVENT_PARAM_UPDATED, HARNESS_ORACLE_UPDATE, ABOUT_PARAM, 1, once},
     {DDP_EVENT_OPTIMIZER_STATE, HARNESS_ORACLE_UPDATE, ABOUT_SLOT, 1, once},
@@ -345,12 +360,38 @@ static void check_step(const struct place *place, uint32_t last_step, bool is_cl
         return;
     }
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && !out->is_set; i++) {
-        check_row(place, &rows[i], counts, out);
+        if (rows[i].about != ABOUT_BUCKET || is_clean || !place->is_off) {
+            check_row(place, &rows[i], counts, out);
+        }
     }
     /* The end of a step is said before its checkpoint is saved, for which ranks wait. */
     if (is_clean || last_step > place->step) {
         check_posts(place, out);
     }
+}
+
+/* The first step in which the rank's collectives are not the program's; UINT32_MAX: there is none.
+ */
+static uint32_t left_program(const struct harness_emulation *e, uint32_t rank)
+{
+    const struct harness_program *program = e->input->program;
+    size_t count = 0;
+    const struct harness_trace_event *const *posts =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct ddp_event_entry *entry = &posts[i]->entry;
+        const struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
+        const struct harness_op *planned = harness_program_at(program, entry->arg[0]);
+
+        if (harness_program_compare(program, entry->arg[0], &op, entry->arg[2]) !=
+            HARNESS_VERDICT_NONE) {
+            return planned != NULL && planned->step >= 0 && (uint32_t)planned->step < entry->step
+                       ? (uint32_t)planned->step
+                       : entry->step;
+        }
+    }
+    return UINT32_MAX;
 }
 
 ddp_status harness_evidence_steps(const struct harness_emulation *e, bool is_clean,
@@ -364,8 +405,10 @@ ddp_status harness_evidence_steps(const struct harness_emulation *e, bool is_cle
         last_step[trace->events[i].rank] = trace->events[i].entry.step;
     }
     for (uint32_t r = 0; last_step != NULL && counts != NULL && r < e->world; r++) {
+        const uint32_t off = left_program(e, r);
+
         for (uint32_t step = e->start_step; step < e->end_step && !out->is_set; step++) {
-            struct place place = {e, r, step, step - e->start_step};
+            struct place place = {e, r, step, step - e->start_step, step >= off};
 
             check_step(&place, last_step[r], is_clean, counts, out);
         }

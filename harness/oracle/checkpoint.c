@@ -33,7 +33,8 @@ struct expected {
 
 static size_t expected_count(const struct harness_emulation *e)
 {
-    return (2 + (size_t)e->slot_count) * e->params.count + e->buffers.count;
+    return (2 + (size_t)e->slot_count) * e->params.count + e->buffers.count +
+           harness_emulation_hook_state_count(e);
 }
 
 static void set_model_key(const struct harness_emulation *e, const char *name, struct expected *out)
@@ -62,7 +63,7 @@ static void expect_param(const struct harness_emulation *e, size_t kind, size_t 
     }
 }
 
-/* Number i of the expected tensors: parameters, state slots, step counts, buffers. */
+/* Number i of the expected tensors: parameters, state slots, step counts, buffers, the hook's. */
 static void expect(const struct harness_emulation *e, size_t i, struct expected *out)
 {
     size_t kind = i / e->params.count;
@@ -71,6 +72,11 @@ static void expect(const struct harness_emulation *e, size_t i, struct expected 
     *out = (struct expected){.param = -1};
     if (i < buffers_begin) {
         expect_param(e, kind, i % e->params.count, out);
+        return;
+    }
+    if (i - buffers_begin >= e->buffers.count) {
+        harness_emulation_hook_state(e, i - buffers_begin - e->buffers.count, out->key,
+                                     sizeof(out->key), &out->tensor);
         return;
     }
     set_model_key(e, e->buffers.items[i - buffers_begin].name, out);

@@ -7,6 +7,7 @@
 
 #include "ddpcore/base/hash.h"
 #include "harness/oracle/subject.h"
+#include "harness/plan/hook_round.h"
 
 /* What is wrong with a tensor of each stage: while it is not at hand, and whose it is. */
 static const struct {
@@ -31,7 +32,20 @@ static void report(const struct harness_emulation *e, const struct harness_diffe
     finding.stage = (int32_t)difference->stage;
     harness_subject_set_difference(e, difference, &finding);
     (void)harness_subject_ranks_text(&difference->ranks, ranks, sizeof(ranks));
-    if (what->text != NULL) {
+    if (harness_hook_is_lossy(&e->input->plan->job, difference->step) &&
+        difference->first.seq != 0 && difference->stage != HARNESS_STAGE_FINAL) {
+        harness_subject_set_op(e, difference->first.seq, &finding);
+    }
+    if (difference->first.bucket < 0) {
+        harness_subject_set_op(e, difference->first.seq, &finding);
+        finding.phase = DDP_PHASE_OPTIMIZER;
+        (void)snprintf(finding.text, sizeof(finding.text),
+                       "step %u, averages of parameters, %s of %s: %s%s", difference->step,
+                       words[difference->stage].whose, ranks,
+                       what->text != NULL ? what->text
+                                          : harness_subject_param_name(e, difference->first.param),
+                       what->text != NULL ? "" : " is another one than is due");
+    } else if (what->text != NULL) {
         (void)snprintf(finding.text, sizeof(finding.text), "step %u, bucket %d, %s of %s: %s",
                        difference->step, difference->first.bucket, words[difference->stage].whose,
                        ranks, what->text);

@@ -29,12 +29,12 @@ void harness_subject_set_bucket(const struct harness_emulation *e, uint32_t buck
     finding->op.elem_count = planned->elem_count;
 }
 
-/* The planned sequence number of a bucket's reduction in a step, or 0. */
+/* The planned sequence number of a bucket's reduction in a step, of its last round; or 0. */
 static uint64_t planned_seq(const struct harness_emulation *e, uint32_t step, int32_t bucket)
 {
     const struct harness_program *program = e->input->program;
 
-    for (size_t i = 0; i < program->op_count; i++) {
+    for (size_t i = program->op_count; i-- > 0;) {
         if (program->ops[i].role == DDP_ROLE_BUCKET && program->ops[i].step == (int32_t)step &&
             (int32_t)program->ops[i].index == bucket) {
             return program->ops[i].seq;

@@ -192,6 +192,9 @@ static void first_split(const struct harness_emulation *e, enum ddp_event kind,
     uint32_t last = last_step(e, kind);
 
     for (uint32_t step = 0; step <= last; step++) {
+        if (kind == DDP_EVENT_PARAM_UPDATED && !harness_emulation_are_replicas_equal(e, step)) {
+            continue;
+        }
         for (uint32_t s = 0; s < subject_count; s++) {
             if (is_split(e, kind, step, s, out, hashes)) {
                 return;

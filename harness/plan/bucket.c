@@ -148,6 +148,17 @@ enum ddp_dtype harness_program_wire(const struct harness_job *job, enum ddp_dtyp
                                             : dtype;
 }
 
+bool harness_program_is_local(const struct harness_job *job, int64_t step)
+{
+    return job->hook == HARNESS_HOOK_LOCAL_SGD && step >= (int64_t)job->local_sgd_start;
+}
+
+bool harness_program_is_averaged(const struct harness_job *job, int64_t step)
+{
+    return harness_program_is_local(job, step) &&
+           (step - (int64_t)job->local_sgd_start) % (int64_t)job->local_sgd_period == 0;
+}
+
 size_t harness_program_bucket_max(const struct harness_program *program)
 {
     return program->first.count > program->rebuilt.count ? program->first.count

@@ -51,11 +51,18 @@ enum harness_bucket_order {
     HARNESS_BUCKET_ORDER_TABLE(HARNESS_KIND_ENUM) HARNESS_BUCKET_ORDER_COUNT
 };
 
-#define HARNESS_HOOK_TABLE(X)                                                           \
-    X(HARNESS_HOOK_NONE, "none", "buckets are divided and all-reduced")                 \
-    X(HARNESS_HOOK_ALLREDUCE, "allreduce", "the same, by a communication hook")         \
-    X(HARNESS_HOOK_FP16, "fp16", "buckets are rounded to f16, divided and all-reduced") \
-    X(HARNESS_HOOK_BF16, "bf16", "buckets are rounded to bf16, divided and all-reduced")
+#define HARNESS_HOOK_TABLE(X)                                                                    \
+    X(HARNESS_HOOK_NONE, "none", "buckets are divided and all-reduced")                          \
+    X(HARNESS_HOOK_ALLREDUCE, "allreduce", "the same, by a communication hook")                  \
+    X(HARNESS_HOOK_FP16, "fp16", "buckets are rounded to f16, divided and all-reduced")          \
+    X(HARNESS_HOOK_BF16, "bf16", "buckets are rounded to bf16, divided and all-reduced")         \
+    X(HARNESS_HOOK_QUANTIZE, "quantize",                                                         \
+      "buckets are gathered in 8 bits a gradient, and averaged by who receives them")            \
+    X(HARNESS_HOOK_POWERSGD, "powersgd",                                                         \
+      "from step powersgd_start on matrices travel as products of two thin ones")                \
+    X(HARNESS_HOOK_LOCAL_SGD, "local_sgd",                                                       \
+      "as allreduce until step local_sgd_start, from which on ranks step alone, and parameters " \
+      "are averaged")
 enum harness_hook { HARNESS_HOOK_TABLE(HARNESS_KIND_ENUM) HARNESS_HOOK_COUNT };
 
 #define HARNESS_GRADIENT_SCALE_TABLE(X)                                       \

@@ -283,6 +283,22 @@ static ddp_status emit_found(struct harness_emitter *emitter)
                : DDP_OK;
 }
 
+/* Post-local SGD: the parameters, one by one, behind the update. */
+static ddp_status emit_averages(struct harness_emitter *emitter)
+{
+    const bool is_due = harness_program_is_averaged(emitter->job, emitter->step);
+
+    for (size_t p = 0; is_due && p < emitter->program->param_count; p++) {
+        struct harness_op op =
+            harness_emit_op(DDP_COLL_ALL_REDUCE, emitter->program->params[p].dtype,
+                            emitter->program->params[p].elem_count);
+
+        op.index = (uint32_t)p;
+        DDP_TRY(harness_emit(emitter, DDP_PHASE_OPTIMIZER, DDP_ROLE_AVERAGE, &op));
+    }
+    return DDP_OK;
+}
+
 static ddp_status emit_steps(struct harness_emitter *emitter, uint64_t passes)
 {
     const struct harness_job *job = emitter->job;
@@ -299,6 +315,7 @@ static ddp_status emit_steps(struct harness_emitter *emitter, uint64_t passes)
         if (micro + 1 == job->micro_batches) {
             DDP_TRY(emit_posts(emitter));
             DDP_TRY(emit_found(emitter));
+            DDP_TRY(emit_averages(emitter));
         }
         /* Under join nothing mirrors a barrier for the ranks whose data has ended. */
         if (micro + 1 == job->micro_batches && job->checkpoint_every != 0 && !job->join.is_set &&

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "harness/plan/bucket.h"
+#include "harness/plan/hook_round.h"
 
 ddp_status harness_emit(struct harness_emitter *emitter, enum ddp_phase phase,
                         enum ddp_coll_role role, const struct harness_op *op)
@@ -40,15 +41,40 @@ struct harness_op harness_emit_op(enum ddp_coll_kind kind, enum ddp_dtype dtype,
     return op;
 }
 
+/* Round `round` of a bucket, if its hook has one. */
+static ddp_status emit_round(struct harness_emitter *emitter, const struct harness_buckets *buckets,
+                             size_t bucket, size_t round)
+{
+    struct harness_hook_round rounds[HARNESS_HOOK_ROUNDS_MAX];
+    const size_t count = harness_hook_rounds(emitter->job, emitter->program->params,
+                                             &buckets->items[bucket], emitter->step, rounds);
+    struct harness_op op;
+
+    if (round >= count) {
+        return DDP_OK;
+    }
+    op = harness_emit_op(rounds[round].kind, rounds[round].dtype, rounds[round].elem_count);
+    op.index = (uint32_t)bucket;
+    return harness_emit(emitter, round == 0 ? DDP_PHASE_BACKWARD : DDP_PHASE_REDUCE,
+                        DDP_ROLE_BUCKET, &op);
+}
+
 static ddp_status emit_bucket(struct harness_emitter *emitter,
                               const struct harness_buckets *buckets, size_t bucket)
 {
-    struct harness_op op = harness_emit_op(
-        DDP_COLL_ALL_REDUCE, harness_program_wire(emitter->job, buckets->items[bucket].dtype),
-        buckets->items[bucket].elem_count);
+    return emit_round(emitter, buckets, bucket, 0);
+}
 
-    op.index = (uint32_t)bucket;
-    return harness_emit(emitter, DDP_PHASE_BACKWARD, DDP_ROLE_BUCKET, &op);
+/* Behind the pass: round 1 of all buckets, then round 2. */
+static ddp_status emit_later_rounds(struct harness_emitter *emitter,
+                                    const struct harness_buckets *buckets)
+{
+    for (size_t round = 1; round < HARNESS_HOOK_ROUNDS_MAX; round++) {
+        for (size_t b = 0; b < buckets->count; b++) {
+            DDP_TRY(emit_round(emitter, buckets, b, round));
+        }
+    }
+    return DDP_OK;
 }
 
 static size_t batch_norm_count(const struct harness_emitter *emitter)
@@ -138,7 +164,8 @@ ddp_status harness_emit_backward(struct harness_emitter *emitter, bool is_synced
     }
     emitter->is_rebuild_due =
         program->rebuilt_step == INT32_MAX && harness_bucket_is_rebuilt(emitter->job);
-    return emitter->job->find_unused_parameters && buckets->count > 0
-               ? emit_used_map(emitter, DDP_PHASE_REDUCE)
-               : DDP_OK;
+    if (emitter->job->find_unused_parameters && buckets->count > 0) {
+        DDP_TRY(emit_used_map(emitter, DDP_PHASE_REDUCE));
+    }
+    return emit_later_rounds(emitter, buckets);
 }

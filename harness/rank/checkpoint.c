@@ -15,19 +15,6 @@
 #define STEP_SLOT     "step"
 #define STATE_DTYPE   DDP_DTYPE_F32 /* of the reference's optimizer state */
 
-static ddp_status checkpoint_path(const struct harness_session *session, struct ddp_text *out)
-{
-    ddp_text_init(out, session->env->mem);
-    if (session->options->checkpoint_path != NULL) {
-        ddp_text_add(out, "%s", session->options->checkpoint_path);
-    } else if (session->options->run_dir != NULL) {
-        ddp_text_add(out, "%s/checkpoint.safetensors", session->options->run_dir);
-    } else {
-        return ddp_err_set(session->err, DDP_E_INVALID, "a checkpoint is due, but has no path");
-    }
-    return out->is_failed ? DDP_E_NOMEM : DDP_OK;
-}
-
 static ddp_status add_tensor(struct ddp_state_dict *dict, const char *prefix, const char *slot,
                              const struct ddp_param *param, enum ddp_dtype dtype, const void *data)
 {
@@ -153,6 +140,7 @@ static ddp_status build_dict(struct harness_session *session, struct stage *stag
         DDP_TRY(add_step_count(dict, &session->params[i],
                                ref_optimizer_step_count(session->optimizer, i)));
     }
+    DDP_TRY(harness_session_save_hook(session, dict));
     DDP_TRY(set_meta_u64(dict, "steps_done", session->steps_done));
     DDP_TRY(harness_session_put_position(session, dict));
     DDP_TRY(harness_session_save_scale(session, dict));
@@ -168,7 +156,7 @@ static ddp_status write_checkpoint(struct harness_session *session)
     struct ddp_state_dict dict;
     struct stage stage = {.block = NULL};
     struct ddp_text path;
-    ddp_status status = checkpoint_path(session, &path);
+    ddp_status status = harness_session_checkpoint_path(session, &path);
 
     ddp_state_dict_init(&dict, session->env->mem);
     if (status == DDP_OK) {
@@ -201,14 +189,15 @@ ddp_status harness_session_save(struct harness_session *session)
 
 /* --- loading -----------------------------------------------------------------------------------*/
 
-/* Optimizer entries are told by what follows all leading "module.": so they are recognised even
- * after a fault has edited the keys. No tensor of a model has such a name. */
-static bool is_optimizer_key(const char *name)
+/* Entries of the optimizer, and of the hook, are told by what follows all leading "module.": so
+ * they are recognised even after a fault has edited the keys. No tensor of a model has such a name.
+ */
+static bool is_key_of(const char *name, const char *prefix)
 {
     while (strncmp(name, MODULE_PREFIX, sizeof MODULE_PREFIX - 1) == 0) {
         name += sizeof MODULE_PREFIX - 1;
     }
-    return strncmp(name, OPTIM_PREFIX, sizeof OPTIM_PREFIX - 1) == 0;
+    return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
 /* Entries of one kind, as a dict of their own that borrows the file's data. */
@@ -218,7 +207,8 @@ static ddp_status split_dict(const struct ddp_state_dict *file, bool is_optimize
     for (size_t i = 0; i < file->entry_count; i++) {
         const struct ddp_tensor_entry *entry = &file->entries[i];
 
-        if (is_optimizer_key(entry->name) == is_optimizer) {
+        if (is_key_of(entry->name, OPTIM_PREFIX) == is_optimizer &&
+            !is_key_of(entry->name, HARNESS_HOOK_PREFIX)) {
             DDP_TRY(ddp_state_dict_add(out, entry->name, entry->dtype, entry->ndim, entry->shape,
                                        entry->data));
         }
@@ -480,7 +470,7 @@ ddp_status harness_session_restore(struct harness_session *session)
         return DDP_OK;
     }
     ddp_state_dict_init(&file, session->env->mem);
-    status = checkpoint_path(session, &path);
+    status = harness_session_checkpoint_path(session, &path);
     if (status == DDP_OK) {
         status =
             ddp_safetensors_load(session->env->files, ddp_text_str(&path), &file, session->err);

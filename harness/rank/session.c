@@ -1,4 +1,5 @@
-/* What every part of a rank's run needs: its phase, and fault points without payload. */
+/* What every part of a rank's run needs: its phase, fault points without payload, where its
+ * checkpoint lies. */
 #include "harness/rank/session.h"
 
 void harness_session_phase(struct harness_session *session, enum ddp_phase phase)
@@ -32,4 +33,18 @@ ddp_status harness_session_point(struct harness_session *session, enum ddp_fault
         *out_skip = action == DDP_FAULT_SKIP;
     }
     return status;
+}
+
+ddp_status harness_session_checkpoint_path(const struct harness_session *session,
+                                           struct ddp_text *out)
+{
+    ddp_text_init(out, session->env->mem);
+    if (session->options->checkpoint_path != NULL) {
+        ddp_text_add(out, "%s", session->options->checkpoint_path);
+    } else if (session->options->run_dir != NULL) {
+        ddp_text_add(out, "%s/checkpoint.safetensors", session->options->run_dir);
+    } else {
+        return ddp_err_set(session->err, DDP_E_INVALID, "a checkpoint is due, but has no path");
+    }
+    return out->is_failed ? DDP_E_NOMEM : DDP_OK;
 }

@@ -130,6 +130,11 @@ DDP_MUST_USE ddp_status harness_session_ask(struct harness_session *session,
 DDP_MUST_USE ddp_status harness_session_point(struct harness_session *session,
                                               enum ddp_fault_point point, bool *out_skip);
 
+/* Where the checkpoint lies; out: also after a failure. */
+struct ddp_text;
+DDP_MUST_USE ddp_status harness_session_checkpoint_path(const struct harness_session *session,
+                                                        struct ddp_text *out);
+
 /* device.c: the plan's device, behind its observer where there is something to see. */
 DDP_MUST_USE ddp_status harness_session_open_device(struct harness_session *session);
 void harness_session_close_device(struct harness_session *session);
@@ -175,9 +180,20 @@ DDP_MUST_USE ddp_status harness_session_keep_buffers(struct harness_session *ses
 void harness_session_put_back_buffers(struct harness_session *session, uint64_t step);
 void harness_session_drop_buffers(struct harness_session *session);
 
-/* hook.c: hook `number` of the plan's choices, NULL for the first. */
+/* hook.c: hook `number` of the plan's choices, NULL for the first. options: local_sgd's start;
+ * powersgd's error_feedback, and its seed. */
+enum { HARNESS_HOOK_OPTION_COUNT = 3 };
 DDP_MUST_USE ddp_status harness_session_open_hook(struct harness_session *session, int64_t number,
+                                                  const int64_t options[HARNESS_HOOK_OPTION_COUNT],
                                                   struct ddp_hook **out);
+/* What it keeps, in a checkpoint, as "hook.<name>"; and from there, once the model was wrapped. */
+#define HARNESS_HOOK_PREFIX "hook."
+struct ddp_state_dict;
+DDP_MUST_USE ddp_status harness_session_save_hook(struct harness_session *session,
+                                                  struct ddp_state_dict *dict);
+DDP_MUST_USE ddp_status harness_session_load_hook(struct harness_session *session);
+/* Post-local SGD: the parameters' averages over ranks, if they are due behind the step. */
+DDP_MUST_USE ddp_status harness_session_average(struct harness_session *session, uint32_t step);
 /* batch_norm.c: the model's BatchNorms exchange their statistics, if the plan says so. */
 DDP_MUST_USE ddp_status harness_session_sync_batch_norm(struct harness_session *session);
 

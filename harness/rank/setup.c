@@ -215,11 +215,18 @@ static ddp_status open_group(struct harness_session *session, struct ddp_transpo
 static ddp_status pass_config(struct harness_session *session, struct ddp_config *config)
 {
     struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
-    int64_t options[] = {(int64_t)config->bucket_cap_bytes, (int64_t)config->first_bucket_cap_bytes,
-                         (int64_t)config->gradient_scale,   config->find_unused_parameters,
-                         config->broadcast_buffers,         config->is_init_sync_skipped,
-                         (int64_t)config->build_id,         session->plan->job.hook,
-                         session->plan->job.sync_batchnorm};
+    int64_t options[] = {(int64_t)config->bucket_cap_bytes,
+                         (int64_t)config->first_bucket_cap_bytes,
+                         (int64_t)config->gradient_scale,
+                         config->find_unused_parameters,
+                         config->broadcast_buffers,
+                         config->is_init_sync_skipped,
+                         (int64_t)config->build_id,
+                         session->plan->job.hook,
+                         session->plan->job.sync_batchnorm,
+                         session->plan->job.local_sgd_start,
+                         session->plan->job.powersgd_error_feedback,
+                         (int64_t)session->plan->job.seed};
 
     place.data = options;
     place.elem_count = sizeof options / sizeof options[0];
@@ -235,7 +242,7 @@ static ddp_status pass_config(struct harness_session *session, struct ddp_config
     config->broadcast_buffers = options[4] != 0;
     config->is_init_sync_skipped = options[5] != 0;
     config->build_id = (uint64_t)options[6];
-    DDP_TRY(harness_session_open_hook(session, options[7], &session->hook));
+    DDP_TRY(harness_session_open_hook(session, options[7], &options[9], &session->hook));
     config->hook = session->hook;
     session->is_batch_norm_synced = options[8] != 0;
     return DDP_OK;
@@ -445,7 +452,8 @@ ddp_status harness_session_open(struct harness_session *session,
     }
     DDP_TRY(harness_session_open_reader(session));
     harness_session_phase(session, DDP_PHASE_INIT);
-    return wrap_model(session);
+    DDP_TRY(wrap_model(session));
+    return session->options->is_restoring ? harness_session_load_hook(session) : DDP_OK;
 }
 
 void harness_session_close(struct harness_session *session)

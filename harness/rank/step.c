@@ -234,7 +234,8 @@ static ddp_status run_optimizer(struct harness_session *session, uint32_t step)
     DDP_TRY(pass_states(session));
     is_skipped = is_skipped || session->scaler.is_found;
     harness_session_rescale(session);
-    return is_skipped ? DDP_OK : ref_optimizer_step(session->optimizer, on_updated, session);
+    DDP_TRY(is_skipped ? DDP_OK : ref_optimizer_step(session->optimizer, on_updated, session));
+    return harness_session_average(session, step);
 }
 
 static ddp_status record_tensor(struct harness_session *session, enum ddp_event event, size_t param,

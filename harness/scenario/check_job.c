@@ -326,6 +326,46 @@ static ddp_status check_scaler(const struct harness_reader *reader,
                : DDP_OK;
 }
 
+/* What does not go with hooks that average parameters, or send something else than gradients. */
+static ddp_status check_special_hook(const struct harness_reader *reader,
+                                     const struct harness_yaml_node *map,
+                                     const struct harness_job *job)
+{
+    const bool is_local = job->hook == HARNESS_HOOK_LOCAL_SGD;
+    const struct harness_yaml_node *hook = harness_reader_node(map, HARNESS_ROW_JOB_hook);
+    const char *name = harness_names_of(HARNESS_NAMES_HOOKS, (int)job->hook);
+
+    if (!is_local && job->hook != HARNESS_HOOK_QUANTIZE && job->hook != HARNESS_HOOK_POWERSGD) {
+        return DDP_OK;
+    }
+    if (job->hook == HARNESS_HOOK_POWERSGD && job->powersgd_start < 2 &&
+        (job->powersgd_error_feedback || job->powersgd_warm_start)) {
+        return harness_yaml_fail(
+            hook, reader->err, DDP_E_INVALID,
+            "buckets may be rebuilt after the first step, so powersgd_start is "
+            "at least 2, unless powersgd_error_feedback and "
+            "powersgd_warm_start are false");
+    }
+    if (job->join.is_set) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_join), reader->err,
+                                 DDP_E_INVALID,
+                                 "of a rank whose data has ended nobody knows what hook %s should "
+                                 "send: leave join out",
+                                 name);
+    }
+    if (is_local && job->optimizer.loss_scale > 0) {
+        return harness_yaml_fail(hook, reader->err, DDP_E_INVALID,
+                                 "ranks that step apart leave no step out together: leave "
+                                 "loss_scale or hook %s out",
+                                 name);
+    }
+    if (job->device != HARNESS_DEVICE_CPU || harness_engine_is_opaque(job->collective.engine)) {
+        return harness_yaml_fail(hook, reader->err, DDP_E_INVALID,
+                                 "hook %s runs on device cpu, with collectives by schedules", name);
+    }
+    return DDP_OK;
+}
+
 static ddp_status check_hook(const struct harness_reader *reader,
                              const struct harness_yaml_node *map, const struct harness_job *job)
 {
@@ -334,7 +374,7 @@ static ddp_status check_hook(const struct harness_reader *reader,
                                  reader->err, DDP_E_INVALID,
                                  "a hook divides by itself: leave gradient_scale out");
     }
-    return DDP_OK;
+    return check_special_hook(reader, map, job);
 }
 
 /* One algorithm a kind: a group has one of each. */

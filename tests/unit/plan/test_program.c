@@ -216,6 +216,40 @@ CT_TEST(program, broadcasts_buffers_by_type)
     harness_program_fini(&program);
 }
 
+/* PyTorch's PeriodicModelAverager(period=3, warmup_steps=2): no bucket from step 2 on, and averages
+ * behind steps 2 and 5. */
+CT_TEST(program, averages_parameters_between_local_steps)
+{
+    struct harness_plan plan = make_plan(2, 6, 1);
+    struct ddp_param params[MLP_PARAM_COUNT];
+    struct harness_program program;
+    size_t buckets[6] = {0};
+    size_t averages[6] = {0};
+
+    make_mlp(params);
+    plan.job.hook = HARNESS_HOOK_LOCAL_SGD;
+    plan.job.local_sgd_start = 2;
+    plan.job.local_sgd_period = 3;
+    CT_REQUIRE_OK(build_program(&plan, params, MLP_PARAM_COUNT, &program));
+    for (size_t i = 0; i < program.op_count; i++) {
+        const struct harness_op *op = &program.ops[i];
+
+        if (op->role == DDP_ROLE_AVERAGE) {
+            CT_CHECK(op->phase == DDP_PHASE_OPTIMIZER && op->kind == DDP_COLL_ALL_REDUCE);
+            CT_CHECK_EQ_U64(op->index, averages[op->step]);
+            CT_CHECK_EQ_U64(op->elem_count, params[op->index].elem_count);
+            averages[op->step]++;
+        } else if (op->role == DDP_ROLE_BUCKET) {
+            buckets[op->step]++;
+        }
+    }
+    for (size_t step = 0; step < 6; step++) {
+        CT_CHECK((buckets[step] > 0) == (step < 2));
+        CT_CHECK_EQ_U64(averages[step], step == 2 || step == 5 ? MLP_PARAM_COUNT : 0);
+    }
+    harness_program_fini(&program);
+}
+
 /* Equal jobs hash alike; another bucket cap hashes differently. */
 CT_TEST(program, hashes_its_operations)
 {
