@@ -10,6 +10,7 @@
 
 #include "ddpcore/base/hash.h"
 #include "harness/exec/launcher.h"
+#include "harness/launch/mover.h"
 #include "harness/launch/mpi.h"
 #include "harness/proc/proc.h"
 
@@ -212,6 +213,10 @@ static enum refusal refuse_machine(struct cli_cells *cells, const struct harness
         (void)snprintf(reason, reason_size, "%.500s", err.text);
         return REFUSAL_NO_MPI;
     }
+    if (harness_mover_check(plan, &err) != DDP_OK) {
+        (void)snprintf(reason, reason_size, "%.500s", err.text);
+        return REFUSAL_BY_PLAN;
+    }
     if (!harness_plan_is_cuda(plan)) {
         return REFUSAL_NONE;
     }
@@ -282,6 +287,13 @@ static enum refusal refuse(struct cli_cells *cells, const struct harness_plan *p
         (void)snprintf(reason, reason_size,
                        "the scenario is not written for %u ranks; for_ranks has the world sizes",
                        plan->job.ranks);
+        return REFUSAL_BY_PLAN;
+    }
+    if (plan->for_schedules && harness_plan_is_opaque(plan)) {
+        (void)snprintf(reason, reason_size,
+                       "the scenario is written for sums by schedules (for_schedules), and %s has "
+                       "none",
+                       harness_collective_name(plan->job.collective));
         return REFUSAL_BY_PLAN;
     }
     if (!harness_plan_runs_on(plan, driver)) {
