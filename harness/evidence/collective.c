@@ -179,8 +179,8 @@ static void check_posted(const struct walk *walk, uint32_t rank, const struct dd
     }
 }
 
-/* It failed in that step, in something that it posted before it came to wait, or it failed later and
- * had never ended the step's pass, whose last bucket was not complete. */
+/* It failed in that step, in something that it posted before it came to wait, or it failed later
+ * and had never ended the step's pass, whose last bucket was not complete. */
 static bool is_never_waiting(const struct walk *walk, uint32_t rank, uint32_t step)
 {
     const struct harness_trace_event *end = harness_index_end(&walk->e->index, rank);
