@@ -1,8 +1,10 @@
 /* The all-reduce of any library that exports NCCL's functions, as a plug-in: the library's path is
- * in DDPROVE_NCCL (else libnccl.so.2), that of CUDA's runtime in DDPROVE_CUDART (else libcudart.so).
- * Each rank takes the card of its number; numbers go to the card and back around each call.
+ * in DDPROVE_NCCL (else libnccl.so.2), that of CUDA's runtime in DDPROVE_CUDART (else
+ * libcudart.so). Each rank takes the card of its number; numbers go to the card and back around
+ * each call.
  *
- *   cc -shared -fPIC -I HEADERS -o nccl.so nccl.c && DDPROVE_NCCL=./libmine.so ddprove coll check ./nccl.so */
+ *   cc -shared -fPIC -I HEADERS -o nccl.so nccl.c && DDPROVE_NCCL=./libmine.so ddprove coll check
+ * ./nccl.so */
 #include <ddprove_coll.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -43,7 +45,7 @@ struct state {
     struct ddprove_coll_host host;
     void *comm, *stream, *done;
     int device;
-    void *data;  /* on the card */
+    void *data;    /* on the card */
     void *staging; /* a copy to memory that is not pinned would block until the sum is there */
     size_t room_bytes;
     struct ddprove_coll_call call;
@@ -79,8 +81,7 @@ static int load(void)
         find(nccl, "ncclCommDestroy", &api.destroy) && find(nccl, "ncclCommAbort", &api.abort) &&
         find(cuda, "cudaGetDeviceCount", &api.count_devices) &&
         find(cuda, "cudaSetDevice", &api.set_device) && find(cuda, "cudaMalloc", &api.allocate) &&
-        find(cuda, "cudaFree", &api.release) &&
-        find(cuda, "cudaHostAlloc", &api.allocate_host) &&
+        find(cuda, "cudaFree", &api.release) && find(cuda, "cudaHostAlloc", &api.allocate_host) &&
         find(cuda, "cudaFreeHost", &api.release_host) &&
         find(cuda, "cudaStreamCreateWithFlags", &api.create_stream) &&
         find(cuda, "cudaStreamDestroy", &api.destroy_stream) &&
@@ -167,10 +168,10 @@ static int type_of(uint32_t dtype, size_t *out_bytes)
     static const struct {
         int number;
         size_t bytes;
-    } types[] = {[DDPROVE_COLL_F32] = {7, 4},  [DDPROVE_COLL_F16] = {6, 2},
-                 [DDPROVE_COLL_BF16] = {9, 2}, [DDPROVE_COLL_F64] = {8, 8},
-                 [DDPROVE_COLL_I32] = {2, 4},  [DDPROVE_COLL_I64] = {4, 8},
-                 [DDPROVE_COLL_U8] = {1, 1}};
+    } types[] = {
+        [DDPROVE_COLL_F32] = {7, 4}, [DDPROVE_COLL_F16] = {6, 2}, [DDPROVE_COLL_BF16] = {9, 2},
+        [DDPROVE_COLL_F64] = {8, 8}, [DDPROVE_COLL_I32] = {2, 4}, [DDPROVE_COLL_I64] = {4, 8},
+        [DDPROVE_COLL_U8] = {1, 1}};
 
     if (dtype < DDPROVE_COLL_F32 || dtype > DDPROVE_COLL_U8) {
         return -1;
