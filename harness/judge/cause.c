@@ -189,13 +189,19 @@ static bool is_blocked(const struct harness_paths *paths, const struct harness_f
            (harness_path_is_of(b, a) || harness_path_is_open(paths, b, a->op.seq));
 }
 
-/* Ranks disagree about what construction posts: some measure trees already, and the others wait for
- * them in a collective. */
+/* Ranks disagree about what construction posts, or one leaves the last barrier early: some measure
+ * trees already, and the others wait for them in a collective. */
 static bool is_apart(const struct harness_paths *paths, const struct harness_finding *a,
                      const struct harness_finding *b)
 {
-    return b->verdict == HARNESS_VERDICT_HANG_CYCLE && a->op.seq > 0 &&
-           a->phase <= (int32_t)DDP_PHASE_INIT && harness_path_is_common(a, b) &&
+    bool is_circle = b->verdict == HARNESS_VERDICT_HANG_CYCLE && harness_path_is_common(a, b);
+    bool is_for_all = b->verdict == HARNESS_VERDICT_HANG_NOT_JOINED &&
+                      harness_rank_set_is_empty(&b->culprits) &&
+                      harness_rank_set_is_common(&a->culprits, &b->victims);
+    bool is_beside_steps =
+        a->phase <= (int32_t)DDP_PHASE_INIT || a->phase >= (int32_t)DDP_PHASE_TEARDOWN;
+
+    return a->op.seq > 0 && is_beside_steps && (is_circle || is_for_all) &&
            harness_path_is_apart(paths, b, a->op.seq);
 }
 

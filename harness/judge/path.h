@@ -47,8 +47,8 @@ bool harness_path_is_open(const struct harness_paths *paths, const struct harnes
 /* The store's process ended, and b is about ranks that had not met: they find nobody there. */
 bool harness_path_is_storeless(const struct harness_paths *paths, const struct harness_finding *a,
                                const struct harness_finding *b);
-/* Of the ranks that b says wait for each other at least one measures reduction trees, and the
- * others measure, too, or are in operation seq or a later one. */
+/* Of the ranks that b says wait for each other (its victims if it has no culprits) at least one
+ * measures reduction trees, and the others measure, too, or are in operation seq or a later one. */
 bool harness_path_is_apart(const struct harness_paths *paths, const struct harness_finding *b,
                            uint64_t seq);
 /* A rank that a blames did not complete b's operation. */

@@ -73,6 +73,7 @@ around mismatch/wrapper_bypassed_by_all
 around hang/buffers_not_received
 around unused/flag_off_one_rank_late
 around equivalence/combined job.branch=by_data
+around value/barrier_left
 around canary/not_survived expect.survivors.status=OK
 
 # What it cannot do is known before ranks start.
