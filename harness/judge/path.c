@@ -154,9 +154,8 @@ static bool is_measuring(const struct harness_paths *paths, uint32_t rank)
     while (phase_count > 0 && phases[phase_count - 1]->entry.arg[0] != DDP_PHASE_PROBE) {
         phase_count--;
     }
-    return phase_count > 0 &&
-           (post_count == 0 ||
-            phases[phase_count - 1]->entry.index >= posts[post_count - 1]->entry.index);
+    return phase_count > 0 && (post_count == 0 || phases[phase_count - 1]->entry.index >=
+                                                      posts[post_count - 1]->entry.index);
 }
 
 bool harness_path_is_apart(const struct harness_paths *paths, const struct harness_finding *b,
