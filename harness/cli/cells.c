@@ -267,23 +267,12 @@ static const char *driver_reason(const struct harness_plan *plan)
     return "the scenario does not run on this driver";
 }
 
-/* The scenario is written for other world sizes. */
-static bool is_of_other_ranks(const struct harness_plan *plan)
-{
-    for (size_t i = 0; i < plan->for_ranks.count; i++) {
-        if (plan->for_ranks.items[i] == plan->job.ranks) {
-            return false;
-        }
-    }
-    return plan->for_ranks.count > 0;
-}
-
 static enum refusal refuse(struct cli_cells *cells, const struct harness_plan *plan,
                            enum harness_driver driver, char *reason, size_t reason_size)
 {
     enum refusal refusal;
 
-    if (is_of_other_ranks(plan)) {
+    if (harness_plan_is_for_other_ranks(plan)) {
         (void)snprintf(reason, reason_size,
                        "the scenario is not written for %u ranks; for_ranks has the world sizes",
                        plan->job.ranks);
@@ -291,8 +280,7 @@ static enum refusal refuse(struct cli_cells *cells, const struct harness_plan *p
     }
     if (plan->for_schedules && harness_plan_is_opaque(plan)) {
         (void)snprintf(reason, reason_size,
-                       "the scenario is written for sums by schedules (for_schedules), and %s has "
-                       "none",
+                       "it is written for sums by schedules (for_schedules), and %s has none",
                        harness_collective_name(plan->job.collective));
         return REFUSAL_BY_PLAN;
     }

@@ -165,6 +165,7 @@ bool harness_path_is_apart(const struct harness_paths *paths, const struct harne
         harness_rank_set_is_empty(&b->culprits) ? &b->victims : &b->culprits;
     bool is_one_measuring = false;
 
+    DDP_ASSERT(seq > 0 && b->verdict != HARNESS_VERDICT_NONE);
     for (uint32_t i = 0; i < harness_rank_set_count(waiting); i++) {
         uint32_t rank = harness_rank_set_at(waiting, i);
         bool measures = is_measuring(paths, rank);
@@ -402,6 +403,7 @@ bool harness_path_is_unreduced(const struct harness_paths *paths, const struct h
 {
     bool is_so = b->step >= 0;
 
+    DDP_ASSERT(b->verdict != HARNESS_VERDICT_NONE);
     for (uint32_t i = 0; is_so && i < harness_rank_set_count(&b->culprits); i++) {
         uint32_t rank = harness_rank_set_at(&b->culprits, i);
         size_t count = 0;

@@ -3,6 +3,17 @@
 
 #include "harness/sums/schedule_text.h"
 
+const char *harness_step_name(enum harness_step_kind kind)
+{
+    static const char *const names[] = {
+#define X(id, name, reads, writes, talks) name,
+        HARNESS_STEP_TABLE(X)
+#undef X
+    };
+
+    return kind < HARNESS_STEP_KIND_COUNT ? names[kind] : "?";
+}
+
 /* --- rules ------------------------------------------------------------------------------------ */
 
 const char *harness_schedule_check_head(struct harness_schedule *schedule)
@@ -77,6 +88,16 @@ const char *harness_schedule_check_step(const struct harness_schedule_step *step
         return "source and target differ in length";
     }
     return NULL;
+}
+
+void harness_schedule_fini(struct harness_schedule *schedule)
+{
+    ddp_mem_free(schedule->mem, schedule->steps);
+    ddp_mem_free(schedule->mem, schedule->buffer_elem_count);
+    ddp_mem_free(schedule->mem, schedule->buffer_dtype);
+    schedule->steps = NULL;
+    schedule->buffer_elem_count = NULL;
+    schedule->buffer_dtype = NULL;
 }
 
 /* --- by steps --------------------------------------------------------------------------------- */

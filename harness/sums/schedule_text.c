@@ -8,17 +8,6 @@
 
 #include "ddpcore/base/text.h"
 
-const char *harness_step_name(enum harness_step_kind kind)
-{
-    static const char *const names[] = {
-#define X(id, name, reads, writes, talks) name,
-        HARNESS_STEP_TABLE(X)
-#undef X
-    };
-
-    return kind < HARNESS_STEP_KIND_COUNT ? names[kind] : "?";
-}
-
 struct reader {
     char *cursor; /* rest of the copy of the text */
     char *words;  /* rest of the present line */
@@ -410,14 +399,4 @@ ddp_status harness_schedule_parse(struct ddp_mem *mem, const char *text,
         harness_schedule_fini(out);
     }
     return status;
-}
-
-void harness_schedule_fini(struct harness_schedule *schedule)
-{
-    ddp_mem_free(schedule->mem, schedule->steps);
-    ddp_mem_free(schedule->mem, schedule->buffer_elem_count);
-    ddp_mem_free(schedule->mem, schedule->buffer_dtype);
-    schedule->steps = NULL;
-    schedule->buffer_elem_count = NULL;
-    schedule->buffer_dtype = NULL;
 }

@@ -84,7 +84,7 @@ skipped() {
 skipped crash/schedule_refused 'fault 0 is in a schedule, and ./RIGHT.so adds without schedules'
 skipped hook/killed './RIGHT.so says that it cannot do this: sum of f16'
 skipped several/maximum_then_exit './RIGHT.so says that it cannot do this: max of f32'
-skipped mismatch/message 'the scenario is written for sums by schedules (for_schedules), and ./RIGHT.so has none'
+skipped mismatch/message 'it is written for sums by schedules (for_schedules), and ./RIGHT.so has none'
 
 # What cannot be: other kinds, the simulator, buckets that change after the trees were measured.
 sed 's/\.kind = DDPROVE_COLL_ALL_REDUCE/.kind = DDPROVE_COLL_BROADCAST/' "$source" >broadcast.c
