@@ -141,7 +141,7 @@ struct ddp_coll_schedule_config {
     const size_t *node_of_rank;             /* of each global rank; NULL: all are on one node */
     struct ddp_schedule_observer *observer; /* or NULL */
     struct ddp_schedule_emitter *emitter;   /* or NULL; borrowed */
-    struct ddp_coll_mover *mover; /* does all-reduces instead (mover.h), or NULL; borrowed */
+    struct ddp_coll_mover *mover; /* does users' and buckets' all-reduces, or NULL; borrowed */
 };
 /* Schedules on a transport and a device: the executor. Takes over transport and borrows device.
  * Errors: E_NOT_FOUND (an algorithm of another kind; err lists the known ones), E_INVALID (choices

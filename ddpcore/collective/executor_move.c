@@ -1,9 +1,14 @@
 /* Collectives that a mover does in the place of schedules. */
 #include "ddpcore/collective/executor.h"
 
+/* Maps of used parameters, flags of join and statistics need operations and types that somebody
+ * else's code may not have, and are no sums of gradients: schedules do them. */
 bool ddp_executor_moves(const struct ddp_executor *executor, const struct ddp_coll_args *args)
 {
-    return executor->mover != NULL && args->kind == DDP_COLL_ALL_REDUCE;
+    bool is_for_mover = args->role == DDP_ROLE_BUCKET || args->role == DDP_ROLE_PROBE ||
+                        args->role == DDP_ROLE_USER;
+
+    return executor->mover != NULL && args->kind == DDP_COLL_ALL_REDUCE && is_for_mover;
 }
 
 ddp_status ddp_coll_way_check(const struct ddp_coll_way *way)

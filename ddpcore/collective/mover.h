@@ -1,7 +1,7 @@
-/* Somebody else's code that does all-reduces in the place of schedules, moving the data itself. It
- * works under the executor: one collective at a time, in the order of posts, over the group's
- * transport or by something of its own. To add one: fill one static const table, hand it to
- * ddp_coll_schedule_create. */
+/* Somebody else's code that does all-reduces in the place of schedules, moving the data itself:
+ * those of buckets and of users, and what measures its trees. It works under the executor: one
+ * collective at a time, in the order of posts, over the group's transport or by something of its
+ * own. To add one: fill one static const table, hand it to ddp_coll_schedule_create. */
 #ifndef DDPCORE_COLLECTIVE_MOVER_H
 #define DDPCORE_COLLECTIVE_MOVER_H
 

@@ -10,6 +10,7 @@
 
 #include "ddpcore/base/hash.h"
 #include "harness/exec/launcher.h"
+#include "harness/launch/mover.h"
 #include "harness/launch/mpi.h"
 #include "harness/proc/proc.h"
 
@@ -212,6 +213,10 @@ static enum refusal refuse_machine(struct cli_cells *cells, const struct harness
         (void)snprintf(reason, reason_size, "%.500s", err.text);
         return REFUSAL_NO_MPI;
     }
+    if (harness_mover_check(plan, &err) != DDP_OK) {
+        (void)snprintf(reason, reason_size, "%.500s", err.text);
+        return REFUSAL_BY_PLAN;
+    }
     if (!harness_plan_is_cuda(plan)) {
         return REFUSAL_NONE;
     }
@@ -262,26 +267,21 @@ static const char *driver_reason(const struct harness_plan *plan)
     return "the scenario does not run on this driver";
 }
 
-/* The scenario is written for other world sizes. */
-static bool is_of_other_ranks(const struct harness_plan *plan)
-{
-    for (size_t i = 0; i < plan->for_ranks.count; i++) {
-        if (plan->for_ranks.items[i] == plan->job.ranks) {
-            return false;
-        }
-    }
-    return plan->for_ranks.count > 0;
-}
-
 static enum refusal refuse(struct cli_cells *cells, const struct harness_plan *plan,
                            enum harness_driver driver, char *reason, size_t reason_size)
 {
     enum refusal refusal;
 
-    if (is_of_other_ranks(plan)) {
+    if (harness_plan_is_for_other_ranks(plan)) {
         (void)snprintf(reason, reason_size,
                        "the scenario is not written for %u ranks; for_ranks has the world sizes",
                        plan->job.ranks);
+        return REFUSAL_BY_PLAN;
+    }
+    if (plan->for_schedules && harness_plan_is_opaque(plan)) {
+        (void)snprintf(reason, reason_size,
+                       "it is written for sums by schedules (for_schedules), and %s has none",
+                       harness_collective_name(plan->job.collective));
         return REFUSAL_BY_PLAN;
     }
     if (!harness_plan_runs_on(plan, driver)) {

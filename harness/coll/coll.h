@@ -32,6 +32,7 @@ struct harness_coll_case {
 };
 
 #define HARNESS_COLL_WORLD_MAX 1024u
+#define HARNESS_COLL_READ_MAX  9u  /* worlds up to this are proved as they are read from text */
 #define HARNESS_COLL_NODES_MAX 16u /* worlds beyond are on one node */
 
 /* Classes of determinism that an algorithm claims, and whether its rounds can be followed; bits, as
@@ -49,6 +50,10 @@ struct harness_coll_source_ops {
     ddp_status (*emit)(struct harness_coll_source *source, const struct harness_coll_case *test,
                        uint32_t rank, struct ddp_text *out, struct ddp_err *err);
     void (*destroy)(struct harness_coll_source *source);
+    /* The same schedule without text; NULL: it has no other way. Errors: as of emit. */
+    ddp_status (*make)(struct harness_coll_source *source, const struct harness_coll_case *test,
+                       uint32_t rank, struct ddp_mem *mem, struct harness_schedule *out,
+                       struct ddp_err *err);
 };
 struct harness_coll_source {
     const struct harness_coll_source_ops *ops;

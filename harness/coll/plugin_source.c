@@ -138,7 +138,7 @@ static void destroy_plugin(struct harness_coll_source *base)
     ddp_mem_free(ddp_mem_system(), base);
 }
 
-static const struct harness_coll_source_ops plugin_ops = {emit_plugin, destroy_plugin};
+static const struct harness_coll_source_ops plugin_ops = {emit_plugin, destroy_plugin, NULL};
 
 ddp_status harness_coll_plugin_open(const char *program, const char *path,
                                     struct harness_coll_source **out, struct ddp_err *err)

@@ -189,6 +189,22 @@ static bool is_blocked(const struct harness_paths *paths, const struct harness_f
            (harness_path_is_of(b, a) || harness_path_is_open(paths, b, a->op.seq));
 }
 
+/* Ranks disagree about what construction posts, or one leaves the last barrier early: some measure
+ * trees already, and the others wait for them in a collective. */
+static bool is_apart(const struct harness_paths *paths, const struct harness_finding *a,
+                     const struct harness_finding *b)
+{
+    bool is_circle = b->verdict == HARNESS_VERDICT_HANG_CYCLE && harness_path_is_common(a, b);
+    bool is_for_all = b->verdict == HARNESS_VERDICT_HANG_NOT_JOINED &&
+                      harness_rank_set_is_empty(&b->culprits) &&
+                      harness_rank_set_is_common(&a->culprits, &b->victims);
+    bool is_beside_steps =
+        a->phase <= (int32_t)DDP_PHASE_INIT || a->phase >= (int32_t)DDP_PHASE_TEARDOWN;
+
+    return a->op.seq > 0 && is_beside_steps && (is_circle || is_for_all) &&
+           harness_path_is_apart(paths, b, a->op.seq);
+}
+
 /* Whoever runs the wrong schedule waits, or meets messages of another length. */
 static bool is_run_so(const struct harness_paths *paths, const struct harness_finding *a,
                       const struct harness_finding *b)
@@ -226,6 +242,15 @@ static bool is_own_failure(const struct harness_finding *b)
 {
     return harness_verdict_family(b->verdict) == HARNESS_FAMILY_RESOURCE ||
            b->status == DDP_E_INJECTED || b->status == DDP_E_MESSAGE;
+}
+
+/* A rank whose buckets have other lengths measures other sums, and nothing fits any more. */
+static bool is_measured_so(const struct harness_paths *paths, const struct harness_finding *a,
+                           const struct harness_finding *b)
+{
+    (void)paths;
+    return a->verdict == HARNESS_VERDICT_MISMATCH_MODEL && a->phase <= (int32_t)DDP_PHASE_INIT &&
+           b->phase == (int32_t)DDP_PHASE_PROBE && !is_own_failure(b);
 }
 
 /* It failed for the same reason, or inside a collective with such a rank. */
@@ -376,7 +401,9 @@ static const struct {
     {KIND_OPERATION, KIND_REPORT, is_met, "ranks met that operation"},
     {KIND_OPERATION, KIND_FAILURE, is_failed_with, "it failed in a collective with that rank"},
     {KIND_OPERATION, KIND_FAILURE, is_ended_by_count, "it took wrong counts from that operation"},
+    {KIND_OPERATION, KIND_FAILURE, is_measured_so, "it measures other sums"},
     {KIND_OPERATION, KIND_WAIT, is_blocked, "they wait for that operation"},
+    {KIND_OPERATION, KIND_WAIT, is_apart, "some of them measure trees already"},
     {KIND_OPERATION, KIND_VALUE, harness_value_is_of_own_batch,
      "it took its own batch's statistics"},
     {KIND_ALGORITHM, KIND_VALUE, harness_value_is_summed_so, "it was summed or sent so"},
@@ -395,6 +422,7 @@ static const struct {
     {KIND_VALUE, KIND_VALUE, harness_value_is_displaced, "its next messages were taken for those"},
     {KIND_VALUE, KIND_FAILURE, is_left_alone, "that rank took no part in the operation"},
     {KIND_VALUE, KIND_WAIT, is_left_alone, "that rank took no part in the operation"},
+    {KIND_VALUE, KIND_WAIT, is_apart, "that rank measures trees already"},
     {KIND_VALUE, KIND_REPORT, harness_value_is_misread, "it compared models so"},
     {KIND_VALUE, KIND_REPORT, is_left_out, "that rank took no part in the operation"},
     {KIND_FAILURE, KIND_FAILURE, is_without_host, "that one hosts the store"},

@@ -139,6 +139,45 @@ bool harness_path_is_open(const struct harness_paths *paths, const struct harnes
     return !harness_rank_set_is_empty(waiting);
 }
 
+/* It began to measure trees behind the last operation that it posted. */
+static bool is_measuring(const struct harness_paths *paths, uint32_t rank)
+{
+    const struct harness_trace_event *const *phases = NULL;
+    const struct harness_trace_event *const *posts = NULL;
+    size_t phase_count = 0;
+    size_t post_count = 0;
+
+    if (is_known(paths, rank)) {
+        phases = harness_index_list(&paths->index, rank, DDP_EVENT_PHASE, &phase_count);
+        posts = harness_index_list(&paths->index, rank, DDP_EVENT_COLL_POST, &post_count);
+    }
+    while (phase_count > 0 && phases[phase_count - 1]->entry.arg[0] != DDP_PHASE_PROBE) {
+        phase_count--;
+    }
+    return phase_count > 0 && (post_count == 0 || phases[phase_count - 1]->entry.index >=
+                                                      posts[post_count - 1]->entry.index);
+}
+
+bool harness_path_is_apart(const struct harness_paths *paths, const struct harness_finding *b,
+                           uint64_t seq)
+{
+    const struct harness_rank_set *waiting =
+        harness_rank_set_is_empty(&b->culprits) ? &b->victims : &b->culprits;
+    bool is_one_measuring = false;
+
+    DDP_ASSERT(seq > 0 && b->verdict != HARNESS_VERDICT_NONE);
+    for (uint32_t i = 0; i < harness_rank_set_count(waiting); i++) {
+        uint32_t rank = harness_rank_set_at(waiting, i);
+        bool measures = is_measuring(paths, rank);
+
+        if (!measures && !is_inside(paths, rank, seq)) {
+            return false;
+        }
+        is_one_measuring = is_one_measuring || measures;
+    }
+    return is_one_measuring;
+}
+
 bool harness_path_is_owed(const struct harness_paths *paths, const struct harness_finding *a,
                           const struct harness_finding *b)
 {
@@ -358,6 +397,24 @@ bool harness_path_is_unfinished(const struct harness_paths *paths, const struct 
         }
     }
     return false;
+}
+
+bool harness_path_is_unreduced(const struct harness_paths *paths, const struct harness_finding *b)
+{
+    bool is_so = b->step >= 0;
+
+    DDP_ASSERT(b->verdict != HARNESS_VERDICT_NONE);
+    for (uint32_t i = 0; is_so && i < harness_rank_set_count(&b->culprits); i++) {
+        uint32_t rank = harness_rank_set_at(&b->culprits, i);
+        size_t count = 0;
+
+        if (is_known(paths, rank)) {
+            (void)harness_index_in_step(&paths->index, rank, DDP_EVENT_LOSS, (uint32_t)b->step,
+                                        &count);
+        }
+        is_so = count > 0 && !is_finished(paths, rank, (uint32_t)b->step);
+    }
+    return is_so;
 }
 
 bool harness_path_is_step_left_out(const struct harness_paths *paths,

@@ -47,6 +47,10 @@ bool harness_path_is_open(const struct harness_paths *paths, const struct harnes
 /* The store's process ended, and b is about ranks that had not met: they find nobody there. */
 bool harness_path_is_storeless(const struct harness_paths *paths, const struct harness_finding *a,
                                const struct harness_finding *b);
+/* Of the ranks that b says wait for each other (its victims if it has no culprits) at least one
+ * measures reduction trees, and the others measure, too, or are in operation seq or a later one. */
+bool harness_path_is_apart(const struct harness_paths *paths, const struct harness_finding *b,
+                           uint64_t seq);
 /* A rank that a blames did not complete b's operation. */
 bool harness_path_is_owed(const struct harness_paths *paths, const struct harness_finding *a,
                           const struct harness_finding *b);
@@ -84,6 +88,8 @@ bool harness_path_is_same_shape(const struct harness_paths *paths, const struct 
  * they were. */
 bool harness_path_is_unfinished(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b);
+/* Every rank that b blames had a loss in b's step, and no gradient that was reduced. */
+bool harness_path_is_unreduced(const struct harness_paths *paths, const struct harness_finding *b);
 /* The ranks that b blames, and a too, took no loss in a's step: they left it out. */
 bool harness_path_is_step_left_out(const struct harness_paths *paths,
                                    const struct harness_finding *a,

@@ -13,7 +13,7 @@ static bool is_map_mixed(const struct harness_paths *paths, const struct harness
 
 /* What comes out of an operation whose messages met others, from there on. All else is judged from
  * what was recorded before it; only the rank itself may go on with another buffer, or leave out the
- * rest of its step. */
+ * rest of its step, and of later ones. */
 bool harness_value_is_mixed(const struct harness_paths *paths, const struct harness_finding *a,
                             const struct harness_finding *b)
 {
@@ -32,7 +32,8 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
         return false; /* its messages were the right ones */
     }
     return b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT ||
-           (harness_path_is_of(b, a) && a->step == b->step) ||
+           (harness_path_is_of(b, a) &&
+            (a->step == b->step || harness_path_is_unreduced(paths, b))) ||
            (b->stage >= HARNESS_STAGE_FINAL && is_map_mixed(paths, a, b->step));
 }
 

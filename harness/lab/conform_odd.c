@@ -80,8 +80,9 @@ static void try_again(struct harness_conforming *run)
         end == HARNESS_TRIAL_WELL && harness_lab_judge_whole(shared, 0, 0, &wrong) ? NULL : &wrong);
 }
 
+/* is_used: the communicator has made a call before. */
 static void try_odd(struct harness_conforming *run, enum harness_lab_oddity oddity,
-                    enum harness_conform_property property, const char *what)
+                    enum harness_conform_property property, bool is_used, const char *what)
 {
     struct harness_lab_shared *shared = run->team.shared;
     struct harness_lab_wrong wrong;
@@ -91,9 +92,9 @@ static void try_odd(struct harness_conforming *run, enum harness_lab_oddity oddi
         return;
     }
     harness_conform_end_team(run);
-    set_odd(run, HARNESS_LAB_NOTHING_ODD); /* the communicator exists before anything goes wrong */
+    set_odd(run, HARNESS_LAB_NOTHING_ODD);
     harness_lab_put_whole(shared, 0, 0);
-    if (harness_conform_try(run, false, &wrong) != HARNESS_TRIAL_WELL) {
+    if (is_used && harness_conform_try(run, false, &wrong) != HARNESS_TRIAL_WELL) {
         return;
     }
     set_odd(run, oddity);
@@ -109,9 +110,16 @@ static void try_odd(struct harness_conforming *run, enum harness_lab_oddity oddi
 
 void harness_conform_oddities(struct harness_conforming *run)
 {
-    try_odd(run, HARNESS_LAB_OTHER_COUNT, HARNESS_CONFORM_MISMATCH, "asked for one element more");
-    try_odd(run, HARNESS_LAB_DIES, HARNESS_CONFORM_DEATH, "was killed");
-    try_odd(run, HARNESS_LAB_ABORTED, HARNESS_CONFORM_ABORT,
+    try_odd(run, HARNESS_LAB_OTHER_COUNT, HARNESS_CONFORM_MISMATCH, true,
+            "asked for one element more");
+    try_odd(run, HARNESS_LAB_DIES, HARNESS_CONFORM_DEATH, true, "was killed");
+    try_odd(run, HARNESS_LAB_ABORTED, HARNESS_CONFORM_ABORT, true,
             "was not there, and the call was aborted");
+    try_odd(run, HARNESS_LAB_ABORTED_BEFORE, HARNESS_CONFORM_ABORT, false,
+            "was not there, and the first call had been aborted before it began");
+    try_odd(run, HARNESS_LAB_ABORTED_BEFORE, HARNESS_CONFORM_ABORT, true,
+            "was not there, and an abort had come after the call before");
+    try_odd(run, HARNESS_LAB_ABORTED_POSTED, HARNESS_CONFORM_ABORT, true,
+            "was not there, and the call was aborted as soon as it was posted");
     harness_conform_end_team(run);
 }

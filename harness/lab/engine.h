@@ -30,7 +30,8 @@ struct harness_lab_engine_ops {
 struct harness_lab_engine {
     const struct harness_lab_engine_ops *ops;
     struct harness_lab_shared *shared;
-    uint32_t number; /* of the communicator: 0 is the first */
+    uint32_t number;        /* of the communicator: 0 is the first */
+    bool is_aborted_posted; /* the next call is aborted, twice, as soon as it was posted or waits */
     struct ddp_env env;
     struct ddp_idle_process idle;
     struct ddp_err *err; /* of the rank: where words about an error go */

@@ -21,6 +21,32 @@ static struct ddp_transport *connect_owner(struct harness_opaque_owner *owner)
                                                                             : NULL;
 }
 
+static void opaque_abort(struct harness_lab_engine *base)
+{
+    harness_opaque_abort(&((struct opaque_engine *)base)->opaque);
+}
+
+static void abort_posted(struct harness_lab_engine *base)
+{
+    if (base->is_aborted_posted) {
+        base->is_aborted_posted = false;
+        opaque_abort(base);
+        opaque_abort(base);
+    }
+}
+
+/* A call that blocks shows by this that it has begun. */
+static void see_moved(struct harness_opaque_owner *owner, enum harness_opaque_place place,
+                      int32_t peer)
+{
+    (void)peer;
+    if (place == HARNESS_OPAQUE_WAITING) {
+        abort_posted(
+            &((struct opaque_engine *)((char *)owner - offsetof(struct opaque_engine, owner)))
+                 ->base);
+    }
+}
+
 static ddp_status opaque_poll(void *self)
 {
     return harness_opaque_poll(&((struct opaque_engine *)self)->opaque);
@@ -39,6 +65,9 @@ static ddp_status opaque_run(struct harness_lab_engine *base, const struct harne
                                                      .input = call->input,
                                                      .output = call->output};
     status = harness_opaque_start(&engine->opaque);
+    if (status == DDP_PENDING) {
+        abort_posted(base);
+    }
     return status != DDP_PENDING
                ? status
                : ddp_wait(base->env.idle, base->env.clock, &pollable,
@@ -66,11 +95,6 @@ static void opaque_close(struct harness_lab_engine *base)
     ddp_mem_free(ddp_mem_system(), engine);
 }
 
-static void opaque_abort(struct harness_lab_engine *base)
-{
-    harness_opaque_abort(&((struct opaque_engine *)base)->opaque);
-}
-
 ddp_status harness_lab_opaque_open(const struct harness_lab_engine *base,
                                    struct harness_lab_engine **out)
 {
@@ -87,6 +111,7 @@ ddp_status harness_lab_opaque_open(const struct harness_lab_engine *base,
     engine->base.ops = &ops;
     engine->base.env.idle = &engine->base.idle.base;
     engine->owner.connect = connect_owner;
+    engine->owner.moved = see_moved;
     status = harness_opaque_open(&engine->opaque, base->shared->request.path, &engine->owner,
                                  &engine->base.env, base->err);
     if (status != DDP_OK) {

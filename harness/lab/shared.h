@@ -56,7 +56,12 @@ enum harness_lab_oddity {
     HARNESS_LAB_STOPPED,     /* its process is stopped in the call, and goes on after a while */
     HARNESS_LAB_OTHER_COUNT, /* it asks for one element more */
     HARNESS_LAB_DIES,        /* its process is killed when it is to call */
-    HARNESS_LAB_ABORTED      /* it does not call, and the others abort the call, each twice */
+    /* It does not call, and each of the others aborts its own call twice: before it begins, from
+     * another thread; behind its post, or when it first waits; from another thread while it waits.
+     */
+    HARNESS_LAB_ABORTED_BEFORE,
+    HARNESS_LAB_ABORTED_POSTED,
+    HARNESS_LAB_ABORTED
 };
 struct harness_lab_trial {
     enum ddp_dtype dtype;

@@ -211,7 +211,9 @@ static void *run_abort(void *argument)
 {
     struct harness_lab_engine *engine = argument;
 
-    (void)poll(NULL, 0, ABORT_MS); /* the fault: it comes while the call runs */
+    if (engine->shared->trial.oddity == HARNESS_LAB_ABORTED) {
+        (void)poll(NULL, 0, ABORT_MS); /* the fault: it comes while the call runs */
+    }
     engine->ops->abort(engine);
     engine->ops->abort(engine);
     return NULL;
@@ -232,6 +234,7 @@ static ddp_status others_poll(void *self)
 
 static ddp_status call_aborted(struct trying *trying, const struct buffers *buffers)
 {
+    enum harness_lab_oddity oddity = trying->shared->trial.oddity;
     ddp_status status;
     pthread_t thread;
 
@@ -244,8 +247,16 @@ static ddp_status call_aborted(struct trying *trying, const struct buffers *buff
         DDP_TRY(ddp_wait(&idle.base, ddp_clock_monotonic(), &others, DDP_DEADLINE_NEVER));
         return DDP_E_REVOKED;
     }
+    trying->engine->is_aborted_posted = oddity == HARNESS_LAB_ABORTED_POSTED;
+    if (trying->engine->is_aborted_posted) {
+        return make_call(trying, trying->engine, buffers, 0);
+    }
     if (pthread_create(&thread, NULL, run_abort, trying->engine) != 0) {
         return DDP_E_NOMEM;
+    }
+    if (oddity == HARNESS_LAB_ABORTED_BEFORE) {
+        (void)pthread_join(thread, NULL);
+        return make_call(trying, trying->engine, buffers, 0);
     }
     status = make_call(trying, trying->engine, buffers, 0);
     (void)pthread_join(thread, NULL);
@@ -283,7 +294,7 @@ static ddp_status call_all(struct trying *trying, const struct buffers *buffers)
     if (trial->oddity == HARNESS_LAB_LATE && is_odd) {
         (void)poll(NULL, 0, LATE_MS); /* the fault */
     }
-    if (trial->oddity == HARNESS_LAB_ABORTED) {
+    if (trial->oddity >= HARNESS_LAB_ABORTED_BEFORE) {
         return call_aborted(trying, buffers);
     }
     if (trial->is_twofold) {

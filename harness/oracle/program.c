@@ -174,6 +174,24 @@ static enum harness_verdict settle_bucket(const struct harness_emulation *e, uin
                : deviation->verdict;
 }
 
+/* Trees are measured when all that construction posts has been posted: a rank that measures left
+ * out what is still planned there. */
+static const struct harness_trace_event *begin_of_probes(const struct harness_emulation *e,
+                                                         uint32_t rank, uint64_t seq)
+{
+    const struct harness_op *planned = harness_program_at(e->input->program, seq);
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_PHASE, &count);
+
+    for (size_t i = 0; planned != NULL && planned->phase <= DDP_PHASE_INIT && i < count; i++) {
+        if (list[i]->entry.arg[0] == DDP_PHASE_PROBE) {
+            return list[i];
+        }
+    }
+    return NULL;
+}
+
 /* The first one from the post `first` on, which is then where to go on. */
 static struct deviation next_deviation(const struct harness_emulation *e, uint32_t rank,
                                        size_t *first)
@@ -214,10 +232,14 @@ static struct deviation next_deviation(const struct harness_emulation *e, uint32
         last = out.seq;
     }
     if (last < program->op_count &&
-        (harness_index_is_ended_ok(&e->index, rank) || is_model_judged_unseen(e, rank, last))) {
+        (harness_index_is_ended_ok(&e->index, rank) || is_model_judged_unseen(e, rank, last) ||
+         begin_of_probes(e, rank, last + 1) != NULL)) {
+        const struct harness_trace_event *probes = begin_of_probes(e, rank, last + 1);
+
         out.is_set = true;
         out.is_end = true;
-        out.recorded = (int32_t)harness_index_end(&e->index, rank)->entry.step;
+        out.recorded =
+            probes != NULL ? -1 : (int32_t)harness_index_end(&e->index, rank)->entry.step;
         out.verdict = HARNESS_VERDICT_MISMATCH_MISSING;
         out.seq = last + 1;
     }

@@ -120,6 +120,16 @@ bool harness_plan_runs_on(const struct harness_plan *plan, enum harness_driver d
     return plan->is_driver[driver] && (driver != HARNESS_DRIVER_SIM || !is_real);
 }
 
+bool harness_plan_is_for_other_ranks(const struct harness_plan *plan)
+{
+    for (size_t i = 0; i < plan->for_ranks.count; i++) {
+        if (plan->for_ranks.items[i] == plan->job.ranks) {
+            return false;
+        }
+    }
+    return plan->for_ranks.count > 0;
+}
+
 bool harness_plan_is_mpi(const struct harness_plan *plan)
 {
     return plan->job.collective.engine == HARNESS_ENGINE_MPI;

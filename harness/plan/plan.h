@@ -201,6 +201,8 @@ bool harness_plan_strikes_process(const struct harness_plan *plan);
 /* Whether the plan can run there: its own list of drivers; guests, GPUs, opaque engines, faults of
  * a process's calls and a store of rank 0's have real processes only. */
 bool harness_plan_runs_on(const struct harness_plan *plan, enum harness_driver driver);
+/* The scenario is written for other world sizes. */
+bool harness_plan_is_for_other_ranks(const struct harness_plan *plan);
 /* Whether the job is a program of somebody else's (job.guest). */
 bool harness_plan_is_guest(const struct harness_plan *plan);
 /* Whether the plan's ranks compute on GPUs. */

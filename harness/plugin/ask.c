@@ -26,6 +26,7 @@ struct harness_plugin {
     pid_t pid; /* 0: none runs */
     int fd;
     unsigned failures; /* times that it ended or was ended */
+    uint32_t op;       /* that one of the other form is asked for */
     struct ddprove_coll_step *steps;
     size_t step_capacity;
     struct ddprove_coll_question coming; /* what the next reply answers */
@@ -360,7 +361,8 @@ static ddp_status take_answer(struct harness_plugin *plugin, const char *doing,
     *out = (struct harness_plugin_answer){.scratch_count = reply.scratch_count,
                                           .steps = plugin->steps,
                                           .step_count = reply.step_count,
-                                          .leaked_bytes = reply.leaked_bytes};
+                                          .leaked_bytes = reply.leaked_bytes,
+                                          .is_refused = reply.is_refused != 0};
     memcpy(out->scratch, reply.scratch, sizeof out->scratch);
     return DDP_OK;
 }
@@ -388,7 +390,8 @@ static ddp_status transmit_ask(struct harness_plugin *plugin,
     struct harness_plugin_ask ask = {.magic = HARNESS_PLUGIN_MAGIC,
                                      .has_nodes = question->node_of_rank != NULL,
                                      .rank_end = is_all ? question->size : question->rank + 1,
-                                     .question = *question};
+                                     .question = *question,
+                                     .op = plugin->op};
     bool is_sent;
 
     ask.question.struct_bytes = (uint32_t)sizeof ask.question;
@@ -465,4 +468,22 @@ ddp_status harness_plugin_ask_one(struct harness_plugin *plugin,
                                   struct harness_plugin_answer *out, struct ddp_err *err)
 {
     return ask(plugin, question, false, out, err);
+}
+
+bool harness_plugin_refuses(const char *program, const char *path, uint32_t op, uint32_t dtype)
+{
+    const struct ddprove_coll_question question = {.size = 1, .count = 1, .dtype = dtype};
+    struct harness_plugin_answer answer = {.is_refused = false};
+    struct harness_plugin *plugin = NULL;
+
+    if (open_any(program, path, &plugin, NULL) != DDP_OK) {
+        return false;
+    }
+    plugin->op = op;
+    if (plugin->hello.is_opaque != 0 && (plugin->hello.needs & DDPROVE_COLL_BY_MPIRUN) == 0 &&
+        ask(plugin, &question, false, &answer, NULL) != DDP_OK) {
+        answer.is_refused = false;
+    }
+    harness_plugin_close(plugin);
+    return answer.is_refused;
 }

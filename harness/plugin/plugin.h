@@ -28,6 +28,7 @@ struct harness_plugin_answer {
     const struct ddprove_coll_step *steps;
     size_t step_count;
     uint64_t leaked_bytes; /* allocated while it answered and not freed */
+    bool is_refused;       /* by one that is opaque: it does not take the type */
 };
 
 struct harness_plugin;
@@ -52,6 +53,11 @@ struct harness_plugin_about {
 DDP_MUST_USE ddp_status harness_plugin_describe(const char *program, const char *path,
                                                 struct harness_plugin_about *out,
                                                 struct ddp_err *err);
+
+/* Whether an opaque one says that it cannot do this with elements of this type (ddprove_coll_op,
+ * _dtype), asked alone, in a process of its own. No is also the answer if it cannot be asked: it
+ * needs mpirun, it crashes, hangs or fails. */
+bool harness_plugin_refuses(const char *program, const char *path, uint32_t op, uint32_t dtype);
 
 /* question: struct_bytes is filled in. Errors: E_INVALID: it did not answer, and what it did
  * instead (a process that ended is started again for the next question, a few times); E_IO,

@@ -161,8 +161,9 @@ static void load_opaque(const struct ddprove_coll_opaque *plugin, const char *pa
     }
 }
 
-/* NULL: none that answers questions. */
-static const struct ddprove_coll *load(const char *path, struct harness_plugin_hello *hello)
+/* NULL: none that answers questions about steps; *out_opaque: one of the other form, or NULL. */
+static const struct ddprove_coll *load(const char *path, struct harness_plugin_hello *hello,
+                                       const struct ddprove_coll_opaque **out_opaque)
 {
     const struct ddprove_coll_opaque *opaque;
     const struct ddprove_coll *plugin = NULL;
@@ -178,6 +179,7 @@ static const struct ddprove_coll *load(const char *path, struct harness_plugin_h
     opaque = plugin == NULL ? dlsym(library, "ddprove_coll_opaque_plugin") : NULL;
     if (opaque != NULL) {
         load_opaque(opaque, path, hello);
+        *out_opaque = hello->is_loaded != 0 ? opaque : NULL;
         return NULL;
     }
     judge(plugin, path, hello->text, sizeof hello->text);
@@ -258,9 +260,87 @@ static int serve(const struct ddprove_coll *plugin)
     return EXIT_NO_PARENT;
 }
 
+/* --- the other form --------------------------------------------------------------------------- */
+
+/* In a world of one there is nobody to send to. */
+static int host_send(void *context, uint32_t peer, const void *data, uint64_t bytes)
+{
+    (void)context;
+    (void)peer;
+    (void)data;
+    (void)bytes;
+    return (int)DDPROVE_COLL_FAILED;
+}
+
+static int host_recv(void *context, uint32_t peer, void *data, uint64_t bytes)
+{
+    return host_send(context, peer, data, bytes);
+}
+
+static void host_wait(void *context)
+{
+    (void)context;
+}
+
+static int reduce_alone(const struct ddprove_coll_opaque *plugin, uint32_t op, uint32_t dtype)
+{
+    const struct ddprove_coll_host host = {.struct_bytes = (uint32_t)sizeof host,
+                                           .size = 1,
+                                           .send = host_send,
+                                           .recv = host_recv,
+                                           .wait = host_wait};
+    uint64_t input = 0; /* of any type */
+    uint64_t output = 0;
+    const struct ddprove_coll_call call = {.struct_bytes = (uint32_t)sizeof call,
+                                           .dtype = dtype,
+                                           .op = op,
+                                           .count = 1,
+                                           .input = &input,
+                                           .output = &output};
+    void *self = NULL;
+    int result = plugin->open(&host, &self);
+
+    if (result != (int)DDPROVE_COLL_OK) {
+        return result;
+    }
+    if (plugin->run != NULL) {
+        do {
+            result = plugin->run(self, &call);
+        } while (result == (int)DDPROVE_COLL_AGAIN);
+        return result;
+    }
+    result = plugin->post(self, &call);
+    while (result == (int)DDPROVE_COLL_OK || result == (int)DDPROVE_COLL_AGAIN) {
+        result = plugin->poll(self);
+        if (result == (int)DDPROVE_COLL_OK) {
+            break;
+        }
+    }
+    return result;
+}
+
+static int serve_opaque(const struct ddprove_coll_opaque *plugin)
+{
+    struct harness_plugin_reply *reply = &answering.reply;
+    struct harness_plugin_ask ask;
+
+    while (receive(&ask, sizeof ask) && ask.magic == HARNESS_PLUGIN_MAGIC) {
+        memset(reply, 0, sizeof *reply);
+        reply->magic = HARNESS_PLUGIN_MAGIC;
+        reply->is_refused =
+            reduce_alone(plugin, ask.op, ask.question.dtype) == (int)DDPROVE_COLL_UNSUPPORTED;
+        reply->is_answered = 1;
+        if (!transmit(reply, sizeof *reply)) {
+            break;
+        }
+    }
+    return EXIT_NO_PARENT;
+}
+
 int harness_plugin_main(const char *path)
 {
     struct harness_plugin_hello hello = {.magic = HARNESS_PLUGIN_MAGIC};
+    const struct ddprove_coll_opaque *opaque = NULL;
     const struct ddprove_coll *plugin;
     void *room = mmap(NULL, HARNESS_PLUGIN_STEPS * sizeof(*answering.steps), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -270,6 +350,9 @@ int harness_plugin_main(const char *path)
     }
     answering.steps = room;
     set_limits();
-    plugin = load(path, &hello);
-    return transmit(&hello, sizeof hello) && plugin != NULL ? serve(plugin) : EXIT_NO_PARENT;
+    plugin = load(path, &hello, &opaque);
+    if (!transmit(&hello, sizeof hello)) {
+        return EXIT_NO_PARENT;
+    }
+    return plugin != NULL ? serve(plugin) : opaque != NULL ? serve_opaque(opaque) : EXIT_NO_PARENT;
 }

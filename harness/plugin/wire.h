@@ -26,11 +26,13 @@ struct harness_plugin_ask {
     uint32_t has_nodes; /* uint32_t[size] follow */
     uint32_t rank_end;  /* a reply for each rank from question.rank to here */
     struct ddprove_coll_question question;
+    uint32_t op; /* of one of the other form */
 };
 
 struct harness_plugin_reply {
     uint32_t magic;
     uint32_t is_answered; /* else text says why not */
+    uint32_t is_refused;  /* of the other form, which is asked for a sum in a world of one */
     uint64_t leaked_bytes;
     uint32_t scratch_count;
     struct harness_plugin_scratch scratch[HARNESS_PLUGIN_SCRATCH_MAX];

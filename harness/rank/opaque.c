@@ -34,7 +34,7 @@ static ddp_status check_others(struct harness_opaque_owner *owner)
     if (mover->way == NULL) {
         return DDP_PENDING;
     }
-    return ddp_clock_now_ns(mover->env->clock) - mover->begun_ns > mover->timeout_ns
+    return ddp_clock_now_ns(mover->env->clock) > mover->deadline_ns
                ? DDP_E_TIMEOUT
                : ddp_coll_way_check(mover->way);
 }
@@ -89,7 +89,7 @@ static ddp_status start(struct ddp_coll_mover *base, const struct ddp_coll_way *
         return mover->failed;
     }
     mover->way = way;
-    mover->begun_ns = ddp_clock_now_ns(mover->env->clock);
+    mover->deadline_ns = ddp_clock_deadline_ns(mover->env->clock, mover->timeout_ns);
     mover->opaque.seq = way->work->seq;
     mover->opaque.signature = way->signature;
     mover->opaque.counts = way->counts;

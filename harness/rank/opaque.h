@@ -14,7 +14,8 @@ struct harness_opaque_mover {
     struct ddp_transport *transport;
     const struct ddp_coll_way *way; /* of the present collective; NULL: none is under way */
     const char *path;               /* borrowed */
-    uint64_t timeout_ns, begun_ns;  /* of the present collective; a call that blocks ends so late */
+    uint64_t timeout_ns;            /* of a collective; 0: none */
+    uint64_t deadline_ns;           /* of the present one; a call that blocks ends so late */
     ddp_status failed;              /* what the plug-in failed with, and is not called again; OK */
     bool is_waiting;                /* the wait that the rank shows is the plug-in's */
     struct ddp_err err;

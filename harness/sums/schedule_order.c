@@ -5,7 +5,6 @@
  * inherits what its dependencies have; of schedules too long for that it is a walk back over them.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "harness/sums/schedule_prove.h"
 
@@ -22,22 +21,52 @@ struct race_search {
     const struct harness_schedule *schedule;
     uint64_t *before; /* [step][step / WORD_BITS] the steps that come before; NULL: no table */
     size_t word_count;
-    struct access *accesses;
+    struct access *accesses, *spare; /* spare: room to sort them in */
     size_t access_count;
     uint32_t *stack; /* [step] steps whose dependencies are still to be followed */
     uint32_t *seen;  /* [step] number of the last walk that met it */
     uint32_t walk;
 };
 
-static int compare_accesses(const void *a, const void *b)
+static bool is_in_front(const struct access *a, const struct access *b)
 {
-    const struct access *x = a;
-    const struct access *y = b;
+    return a->buffer != b->buffer ? a->buffer < b->buffer : a->first < b->first;
+}
 
-    if (x->buffer != y->buffer) {
-        return x->buffer < y->buffer ? -1 : 1;
+/* Merges the sorted runs [from, middle) and [middle, end) of `in` into `out`; of equal ones those
+ * of the first run come first. */
+static void merge(const struct access *in, size_t from, size_t middle, size_t end,
+                  struct access *out)
+{
+    size_t left = from;
+    size_t right = middle;
+
+    DDP_ASSERT(from <= middle && middle <= end);
+    for (size_t i = from; i < end; i++) {
+        bool is_right = left == middle || (right < end && is_in_front(&in[right], &in[left]));
+
+        out[i] = in[is_right ? right++ : left++];
     }
-    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* By buffer and first element, else in the order of steps. qsort takes three times as long, which
+ * was a tenth of a whole proof. */
+static void sort_accesses(struct race_search *search)
+{
+    size_t count = search->access_count;
+
+    for (size_t length = 1; length < count; length *= 2) {
+        struct access *sorted = search->spare;
+
+        for (size_t from = 0; from < count; from += 2 * length) {
+            size_t middle = from + length < count ? from + length : count;
+            size_t end = from + 2 * length < count ? from + 2 * length : count;
+
+            merge(search->accesses, from, middle, end, sorted);
+        }
+        search->spare = search->accesses;
+        search->accesses = sorted;
+    }
 }
 
 static void add_access(struct race_search *search, size_t step, const struct harness_span *span,
@@ -158,7 +187,7 @@ static void collect(struct race_search *search)
         add_access(search, s, &schedule->steps[s].src, false);
         add_access(search, s, &schedule->steps[s].dst, true);
     }
-    qsort(search->accesses, search->access_count, sizeof(*search->accesses), compare_accesses);
+    sort_accesses(search);
 }
 
 ddp_status harness_schedule_order_check(const struct harness_schedule *schedule,
@@ -171,19 +200,22 @@ ddp_status harness_schedule_order_check(const struct harness_schedule *schedule,
     ddp_status status = DDP_E_NOMEM;
 
     search.accesses = ddp_mem_array(mem, 2 * count, sizeof(*search.accesses));
+    search.spare = ddp_mem_array(mem, 2 * count, sizeof(*search.spare));
     search.stack = ddp_mem_array(mem, count, sizeof(uint32_t));
     search.seen = ddp_mem_array(mem, count, sizeof(uint32_t));
     search.word_count = (count + WORD_BITS - 1) / WORD_BITS;
     if (count > 0 && count <= (size_t)TABLE_STEPS_MAX) {
         search.before = ddp_mem_array(mem, count * search.word_count, sizeof(uint64_t));
     }
-    if (search.accesses != NULL && search.stack != NULL && search.seen != NULL) {
+    if (search.accesses != NULL && search.spare != NULL && search.stack != NULL &&
+        search.seen != NULL) {
         fill_table(&search);
         collect(&search);
         *out_is_safe = !find_race(&search, place, text, size_bytes);
         status = DDP_OK;
     }
     ddp_mem_free(mem, search.accesses);
+    ddp_mem_free(mem, search.spare);
     ddp_mem_free(mem, search.stack);
     ddp_mem_free(mem, search.seen);
     ddp_mem_free(mem, search.before);

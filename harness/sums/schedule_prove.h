@@ -11,6 +11,10 @@ extern "C" {
 /* The number that stands for a rank's contribution in a sum of contributions. */
 uint64_t harness_schedule_weight(uint32_t rank);
 
+/* Finds an order in which the steps of a complete set can run, or where it is stuck; nothing if
+ * members are missing. Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status harness_schedule_set_order(struct harness_schedule_set *set);
+
 /* Any two steps that touch a common element, at least one writing it, must be ordered by
  * dependencies. *out_is_safe false: text (char[size_bytes]) names the two, place the later. A send
  * counts as reading until a step that depends on it runs: its range is lent. Errors: E_NOMEM. */

@@ -263,6 +263,12 @@ uint32_t harness_schedule_sums_at(const struct harness_schedule_sums *sums, uint
     return sums->value[rank][1][output.first + elem];
 }
 
+const uint32_t *harness_schedule_sums_row(const struct harness_schedule_sums *sums, uint32_t rank)
+{
+    DDP_ASSERT(rank < sums->size);
+    return &sums->value[rank][1][harness_schedule_output(sums->set->member[rank]).first];
+}
+
 /* --- text ------------------------------------------------------------------------------------- */
 
 static uint32_t lowest_rank(const struct harness_schedule_sums *sums, const uint32_t *lowest,

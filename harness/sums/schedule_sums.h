@@ -42,6 +42,8 @@ void harness_schedule_sums_fini(struct harness_schedule_sums *sums,
 /* The node of an element of a rank's output. */
 uint32_t harness_schedule_sums_at(const struct harness_schedule_sums *sums, uint32_t rank,
                                   size_t elem);
+/* The nodes of all elements of a rank's output, in a row. */
+const uint32_t *harness_schedule_sums_row(const struct harness_schedule_sums *sums, uint32_t rank);
 /* A node as text, "((0 1) 2)", the operand with the lowest rank first, "bf16((0 1))" what is
  * rounded to another type than it was added in; a long one is cut off. Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedule_sums_print(const struct harness_schedule_sums *sums,

@@ -8,17 +8,6 @@
 
 #include "ddpcore/base/text.h"
 
-const char *harness_step_name(enum harness_step_kind kind)
-{
-    static const char *const names[] = {
-#define X(id, name, reads, writes, talks) name,
-        HARNESS_STEP_TABLE(X)
-#undef X
-    };
-
-    return kind < HARNESS_STEP_KIND_COUNT ? names[kind] : "?";
-}
-
 struct reader {
     char *cursor; /* rest of the copy of the text */
     char *words;  /* rest of the present line */
@@ -145,6 +134,7 @@ static ddp_status parse_header_word(struct reader *reader, const char *word)
 static ddp_status parse_header(struct reader *reader)
 {
     struct harness_schedule *out = reader->out;
+    const char *why;
     char *word;
 
     if (!next_line(reader)) {
@@ -161,27 +151,8 @@ static ddp_status parse_header(struct reader *reader)
     while ((word = next_word(reader)) != NULL) {
         DDP_TRY(parse_header_word(reader, word));
     }
-    if (out->size == 0 || out->rank >= out->size || out->root >= out->size) {
-        return fail(reader, "rank or root outside of the group", "");
-    }
-    if (out->size > HARNESS_SCHEDULE_MEMBERS_MAX) {
-        return fail(reader, "too many members", "");
-    }
-    if (harness_schedule_is_of_all(out->kind) && out->elem_count > SIZE_MAX / 16 / out->size) {
-        return fail(reader, "the data of all members would be too large", "");
-    }
-    if (out->is_in_place && !harness_schedule_has_output(out)) {
-        return fail(reader, "in place, where the rank has no output", "");
-    }
-    out->buffer_count = 2;
-    out->buffer_elem_count[0] = harness_schedule_input_elems(out);
-    out->buffer_elem_count[1] = harness_schedule_output_elems(out);
-    if (out->is_in_place && out->buffer_elem_count[0] > out->buffer_elem_count[1]) {
-        out->buffer_elem_count[1] = out->buffer_elem_count[0]; /* the output is a block of it */
-    }
-    out->buffer_dtype[0] = out->dtype;
-    out->buffer_dtype[1] = out->dtype;
-    return DDP_OK;
+    why = harness_schedule_check_head(out);
+    return why == NULL ? DDP_OK : fail(reader, why, "");
 }
 
 static ddp_status parse_scratch(struct reader *reader)
@@ -213,23 +184,6 @@ static ddp_status parse_scratch(struct reader *reader)
     out->buffer_count++;
     DDP_ASSERT(out->buffer_count <= reader->step_capacity + 2); /* a line each */
     return DDP_OK;
-}
-
-static ddp_status fail_range(const struct reader *reader, const struct harness_span *range)
-{
-    return ddp_err_set(reader->err, DDP_E_PARSE, "line %d: range outside of its buffer: %zu+%zu",
-                       reader->line, range->first, range->elem_count);
-}
-
-static ddp_status check_range(const struct reader *reader, uint32_t buffer,
-                              const struct harness_span *range)
-{
-    const struct harness_schedule *schedule = reader->out;
-
-    return buffer < schedule->buffer_count &&
-                   range->first + range->elem_count <= schedule->buffer_elem_count[buffer]
-               ? DDP_OK
-               : fail_range(reader, range);
 }
 
 /* Cheaper than a call for each of the words that it is not. */
@@ -279,7 +233,7 @@ static ddp_status parse_span(const struct reader *reader, char *text, struct har
     }
     is_input = is_word(text, "in");
     if (is_input) {
-        out->buffer = schedule->is_in_place ? 1 : 0;
+        out->buffer = 0;
     } else if (is_word(text, "out")) {
         out->buffer = 1;
     } else if (text[0] == 's') {
@@ -290,15 +244,11 @@ static ddp_status parse_span(const struct reader *reader, char *text, struct har
     }
     DDP_TRY(parse_size(reader, first, &out->first));
     DDP_TRY(parse_size(reader, count, &out->elem_count));
-    if (schedule->is_in_place && out->buffer <= 1) {
-        if (out->first + out->elem_count > (is_input ? harness_schedule_input_elems(schedule)
-                                                     : harness_schedule_output_elems(schedule))) {
-            return fail_range(reader, out);
-        }
-        out->first += is_input ? harness_schedule_input(schedule).first
-                               : harness_schedule_output(schedule).first;
-    }
-    return check_range(reader, out->buffer, out);
+    return harness_schedule_place_span(schedule, is_input, out)
+               ? DDP_OK
+               : ddp_err_set(reader->err, DDP_E_PARSE,
+                             "line %d: range outside of its buffer: %zu+%zu", reader->line,
+                             out->first, out->elem_count);
 }
 
 static ddp_status parse_deps(const struct reader *reader, char *text,
@@ -362,35 +312,11 @@ static enum harness_step_kind step_of(const char *word)
     return (enum harness_step_kind)kind;
 }
 
-/* What a step needs: its ranges present and equal in length. */
-static ddp_status check_step(const struct reader *reader, const struct harness_schedule_step *step)
-{
-    static const struct {
-        bool reads, writes, talks;
-    } needs[] = {
-#define X(id, name, reads, writes, talks) {reads, writes, talks},
-        HARNESS_STEP_TABLE(X)
-#undef X
-    };
-    bool is_read = step->src.elem_count > 0;
-    bool is_written = step->dst.elem_count > 0;
-
-    DDP_ASSERT(step->kind < HARNESS_STEP_KIND_COUNT);
-    if (is_read != needs[step->kind].reads || is_written != needs[step->kind].writes ||
-        (step->peer != UINT32_MAX) != needs[step->kind].talks) {
-        return fail(reader, "a range or a peer is missing or too many",
-                    harness_step_name(step->kind));
-    }
-    if (is_read && is_written && step->src.elem_count != step->dst.elem_count) {
-        return fail(reader, "source and target differ in length", harness_step_name(step->kind));
-    }
-    return DDP_OK;
-}
-
 static ddp_status parse_step(struct reader *reader, const char *number)
 {
     struct harness_schedule *out = reader->out;
     struct harness_schedule_step step = {.peer = UINT32_MAX};
+    const char *why;
     size_t index = 0;
     char *word;
 
@@ -418,7 +344,10 @@ static ddp_status parse_step(struct reader *reader, const char *number)
     if (step.kind == HARNESS_STEP_KIND_COUNT) {
         return fail(reader, "a step without a name", number);
     }
-    DDP_TRY(check_step(reader, &step));
+    why = harness_schedule_check_step(&step);
+    if (why != NULL) {
+        return fail(reader, why, harness_step_name(step.kind));
+    }
     DDP_ASSERT(out->step_count < reader->step_capacity);
     out->steps[out->step_count++] = step;
     return DDP_OK;
@@ -470,14 +399,4 @@ ddp_status harness_schedule_parse(struct ddp_mem *mem, const char *text,
         harness_schedule_fini(out);
     }
     return status;
-}
-
-void harness_schedule_fini(struct harness_schedule *schedule)
-{
-    ddp_mem_free(schedule->mem, schedule->steps);
-    ddp_mem_free(schedule->mem, schedule->buffer_elem_count);
-    ddp_mem_free(schedule->mem, schedule->buffer_dtype);
-    schedule->steps = NULL;
-    schedule->buffer_elem_count = NULL;
-    schedule->buffer_dtype = NULL;
 }

@@ -60,7 +60,7 @@ struct harness_schedule {
      * where it is there. */
     bool is_in_place;
     struct harness_schedule_step *steps;
-    size_t step_count;
+    size_t step_count, step_capacity;
     size_t buffer_count;       /* 2 + scratch */
     size_t *buffer_elem_count; /* size_t[buffer_count] */
     enum ddp_dtype *buffer_dtype;
@@ -84,6 +84,28 @@ bool harness_schedule_has_output(const struct harness_schedule *schedule);
 size_t harness_schedule_input_elems(const struct harness_schedule *schedule);
 size_t harness_schedule_output_elems(const struct harness_schedule *schedule);
 bool harness_schedule_is_of_all(enum ddp_coll_kind kind);
+
+/* schedule_make.c: schedules that were not read from text, but put together from steps. */
+
+/* head: what the operation is, and scratch_count buffers from buffer 2 on; its steps, the lengths
+ * and types of buffers 0 and 1, and mem are not used. out as of harness_schedule_parse, without
+ * steps; _add_step checks as the parser does. step: input and output are buffers 0 and 1 also in
+ * place. Errors: E_INVALID with what is wrong; E_NOMEM. */
+DDP_MUST_USE ddp_status harness_schedule_make(struct ddp_mem *mem,
+                                              const struct harness_schedule *head, size_t step_max,
+                                              struct harness_schedule *out, struct ddp_err *err);
+DDP_MUST_USE ddp_status harness_schedule_add_step(struct harness_schedule *schedule,
+                                                  const struct harness_schedule_step *step,
+                                                  struct ddp_err *err);
+/* Whether two of the same operation have the same buffers and steps. */
+bool harness_schedule_is_equal(const struct harness_schedule *a, const struct harness_schedule *b);
+/* What both ways check. NULL: it is right; else what is wrong. _head sets buffers 0 and 1. */
+const char *harness_schedule_check_head(struct harness_schedule *schedule);
+const char *harness_schedule_check_step(const struct harness_schedule_step *step);
+/* Of a range of input (is_input), output or scratch: to where it is if they are one buffer. False:
+ * it is outside. */
+bool harness_schedule_place_span(const struct harness_schedule *schedule, bool is_input,
+                                 struct harness_span *span);
 
 #ifdef __cplusplus
 }

@@ -66,6 +66,11 @@ caught GLOBAL two_at_once 'rank .'
 caught TRUSTING tells_mismatch 'rank 0 is told that all is well, though rank 1 asked for one element more'
 caught IMMORTAL tells_death 'rank . waits for ever, though rank . was killed'
 caught DEAF aborts 'rank . waits for ever, though rank . was not there, and the call was aborted'
+caught SOUND_POSTED - ''
+caught FORGETFUL aborts 'rank 0 waits for ever, though rank . was not there, and the first call had been aborted before it began'
+caught IDLE aborts 'rank 0 waits for ever, though rank . was not there, and an abort had come after the call before'
+caught RESTARTING aborts 'rank 0 waits for ever, though rank . was not there, and the call was aborted as soon as it was posted'
+caught FREEING aborts 'rank 0 ended its process, though rank . was not there'
 caught ONCE reopens 'open returned 2'
 
 # The other renderings, and the core's own algorithms.

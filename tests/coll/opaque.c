@@ -38,12 +38,17 @@ enum what {
     STALE,       /* takes the numbers of an address that it knows for those that lay there */
     LEAK,
     DESCRIPTORS,
-    GLOBAL,   /* one state for all communicators */
-    TRUSTING, /* takes any count for its own */
-    IMMORTAL, /* goes on waiting for a rank that is dead */
-    DEAF,     /* is not to be aborted */
-    SOUND,    /* aborted as it should be */
-    ONCE      /* opens no second time, once a call has failed */
+    GLOBAL,       /* one state for all communicators */
+    TRUSTING,     /* takes any count for its own */
+    IMMORTAL,     /* goes on waiting for a rank that is dead */
+    DEAF,         /* is not to be aborted */
+    SOUND,        /* aborted as it should be */
+    SOUND_POSTED, /* in the other style */
+    FORGETFUL,    /* a call knows nothing of an abort before it */
+    IDLE,         /* nor of one between two calls, but of one before the first */
+    RESTARTING,   /* nor of one between its post and its first poll */
+    FREEING,      /* an abort gives memory back, each time */
+    ONCE          /* opens no second time, once a call has failed */
 };
 #ifndef WHAT
 #define WHAT RIGHT
@@ -64,6 +69,7 @@ struct star {
     const void *kept_input;
     float staging[PADDED]; /* of TRUSTING */
     int calls;
+    int is_running;
     volatile int is_aborted;
 };
 static struct star *first; /* of GLOBAL */
@@ -95,8 +101,13 @@ static void close_star(void *self)
 
 static void abort_star(void *self)
 {
-    if (WHAT != DEAF) {
-        ((struct star *)self)->is_aborted = 1;
+    struct star *star = self;
+
+    if (WHAT == FREEING) {
+        free(star->terms);
+    }
+    if (WHAT != DEAF && (WHAT != IDLE || star->is_running || star->calls == 0)) {
+        star->is_aborted = 1;
     }
 }
 
@@ -350,6 +361,8 @@ static int run(void *self, const struct ddprove_coll_call *call)
     if (call->dtype != DDPROVE_COLL_F32 || (call->op != DDPROVE_COLL_SUM && WHAT != MAX_IS_SUM)) {
         return DDPROVE_COLL_UNSUPPORTED;
     }
+    star->is_running = 1;
+    star->is_aborted = WHAT == FORGETFUL ? 0 : star->is_aborted;
     result = go_wrong(star, call);
     if (result >= 0) {
         return result;
@@ -358,6 +371,7 @@ static int run(void *self, const struct ddprove_coll_call *call)
         sum[0] = 0;
     }
     result = reduce(star, call->input, sum, call->count);
+    star->is_running = 0;
     has_failed = has_failed || result != DDPROVE_COLL_OK;
     if (result == DDPROVE_COLL_OK) {
         spoil(star, call);
@@ -368,14 +382,21 @@ static int run(void *self, const struct ddprove_coll_call *call)
 /* The same in two steps, for the other style: posted, then all of it in the first poll. */
 static int post(void *self, const struct ddprove_coll_call *call)
 {
-    ((struct star *)self)->call = *call;
-    return DDPROVE_COLL_OK;
+    struct star *star = self;
+
+    star->call = *call;
+    return star->is_aborted ? DDPROVE_COLL_ABORTED : DDPROVE_COLL_OK;
 }
 
 static int poll_star(void *self)
 {
+    if (WHAT == RESTARTING) {
+        ((struct star *)self)->is_aborted = 0;
+    }
     return run(self, &((struct star *)self)->call);
 }
+
+#define IS_POSTED (WHAT == POSTED || WHAT == SOUND_POSTED || WHAT == RESTARTING)
 
 const struct ddprove_coll_opaque ddprove_coll_opaque_plugin = {
     .version = DDPROVE_COLL_OPAQUE_VERSION,
@@ -386,8 +407,8 @@ const struct ddprove_coll_opaque ddprove_coll_opaque_plugin = {
               DDPROVE_COLL_TELLS_DEATH,
     .open = open_star,
     .close = close_star,
-    .run = WHAT == POSTED ? NULL : run,
-    .post = WHAT == POSTED ? post : NULL,
-    .poll = WHAT == POSTED ? poll_star : NULL,
-    .abort = WHAT == DEAF || WHAT == SOUND || WHAT == ONCE ? abort_star : NULL,
+    .run = IS_POSTED ? NULL : run,
+    .post = IS_POSTED ? post : NULL,
+    .poll = IS_POSTED ? poll_star : NULL,
+    .abort = WHAT >= DEAF ? abort_star : NULL,
 };

@@ -35,7 +35,7 @@ static inline ddp_status made_source_emit(struct harness_coll_source *source,
     return status;
 }
 
-static const struct harness_coll_source_ops made_source_ops = {made_source_emit, NULL};
+static const struct harness_coll_source_ops made_source_ops = {made_source_emit, NULL, NULL};
 
 static inline struct made_source made_source_of(void (*emit)(struct ddp_schedule *schedule))
 {

@@ -113,16 +113,23 @@ static void open_world(struct coll_world *world, bool checked)
     CT_REQUIRE(coll_world_open(world, RANKS, &options));
 }
 
-static void post(struct coll_world *world, uint32_t rank, enum ddp_coll_kind kind, float *data,
-                 size_t count)
+static void post_for(struct coll_world *world, uint32_t rank, enum ddp_coll_kind kind,
+                     enum ddp_coll_role role, float *data, size_t count)
 {
     world->ranks[rank].work.args = (struct ddp_coll_args){.kind = kind,
+                                                          .role = role,
                                                           .dtype = DDP_DTYPE_F32,
                                                           .root = 0,
                                                           .input = data,
                                                           .output = data,
                                                           .elem_count = count};
     CT_CHECK_OK(coll_world_post(world, rank));
+}
+
+static void post(struct coll_world *world, uint32_t rank, enum ddp_coll_kind kind, float *data,
+                 size_t count)
+{
+    post_for(world, rank, kind, DDP_ROLE_USER, data, count);
 }
 
 CT_TEST(mover, sums_beside_schedules)
@@ -156,6 +163,32 @@ CT_TEST(mover, sums_beside_schedules)
         coll_world_close(&world);
         CT_CHECK_EQ_U64(movers[0].stopped, 0);
     }
+}
+
+/* Flags and maps are the schedules', in any operation. */
+CT_TEST(mover, small_ones_go_by_schedules)
+{
+    static const enum ddp_coll_role roles[] = {DDP_ROLE_USED_MAP, DDP_ROLE_JOIN_PRESENT,
+                                               DDP_ROLE_FOUND_INF, DDP_ROLE_BUCKET};
+    static struct coll_world world;
+    float data[RANKS][COUNT];
+    uint32_t moved = 0;
+
+    open_world(&world, true);
+    for (size_t k = 0; k < sizeof roles / sizeof roles[0]; k++) {
+        for (uint32_t r = 0; r < RANKS; r++) {
+            data[r][1] = (float)r;
+            post_for(&world, r, DDP_COLL_ALL_REDUCE, roles[k], data[r], COUNT);
+        }
+        moved += roles[k] == DDP_ROLE_BUCKET ? 1 : 0;
+        CT_REQUIRE(coll_world_run(&world));
+        for (uint32_t r = 0; r < RANKS; r++) {
+            CT_CHECK_OK(world.ranks[r].work.status);
+            CT_CHECK(data[r][1] == 3.0f);
+            CT_CHECK_EQ_U64(movers[r].started, moved);
+        }
+    }
+    coll_world_close(&world);
 }
 
 CT_TEST(mover, nothing_to_move)
