@@ -38,7 +38,7 @@ SOON_MS = 100
 # fault: what ddprove is to say, of the rank that goes wrong; the call that it is to name ("": none); within so long.
 # "both": of two ranks, also both, or the other one beside it, where no past tells who is right.
 # A rank that sleeps, or has not come yet, cannot be told from one that computes until PyTorch's own limit of time; one that raises an
-# exception, or leaves, ends when Python has cleaned up. A model is compared when it is updated first.
+# exception, or leaves, ends when Python has cleaned up.
 EXPECTED = {
     "killed": ({"CRASH.SIGNALED"}, "", SOON_MS),
     "raises": ({"CRASH.EXITED"}, "all_reduce", 3000),
@@ -57,7 +57,7 @@ EXPECTED = {
     "no_sync": ({"MISMATCH.MISSING"}, "bucket 0", SOON_MS),
     "unused parameter": ({"USAGE.UNUSED_PARAMETER"}, "spare.weight", SOON_MS),
     "ends early": ({"CRASH.FINISHED_EARLY"}, "all_reduce", 5000),
-    "order of parameters": ({"MISMATCH.MODEL", "both"}, "", 3000),
+    "order of parameters": ({"MISMATCH.MODEL", "both"}, "bucket 0", SOON_MS),
     "half types": ({"MISMATCH.DTYPE", "both"}, "broadcast", SOON_MS),
     "weight changed": ({"VALUE.DIVERGED", "both"}, "fc1.weight", 150),
     "gradient changed": ({"VALUE.DIVERGED", "both"}, "fc2.weight", SOON_MS),

@@ -206,8 +206,8 @@ DDPROVE_GUEST_API void ddprove_guest_wait_over(void);
 
 /* From now on this gradient bucket (counted from 0) of this model (the program's number for it; 0
  * if it has one) holds these parameters. Calls that are posted later, with `bucket` and `model`
- * set, are named by them. names: of up to 255 bytes each, in the order in which they lie there.
- * Since version 4. */
+ * set, are named by them, and compared: all ranks' buckets hold the same in the same order. names:
+ * of up to 255 bytes each, in the order in which they lie there. Since version 4. */
 DDPROVE_GUEST_API void ddprove_guest_bucket(uint32_t model, uint32_t bucket,
                                             const char *const *names, uint32_t count);
 

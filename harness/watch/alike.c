@@ -37,6 +37,12 @@ bool harness_watch_is_alike(const struct harness_watch_call *a, const struct har
            is_same_data(a, b);
 }
 
+bool harness_watch_holds_same(const struct harness_watch_call *a,
+                              const struct harness_watch_call *b)
+{
+    return a->list == NULL || b->list == NULL || a->list == b->list;
+}
+
 enum harness_verdict harness_watch_difference_of(const struct harness_watch_call *wrong,
                                                  const struct harness_watch_call *right)
 {

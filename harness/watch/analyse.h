@@ -116,6 +116,10 @@ enum harness_watch_fit harness_watch_fit_of(const struct harness_watch *watch,
 /* alike.c */
 /* The same call, in whatever step. Bytes are of any type of that size. */
 bool harness_watch_is_alike(const struct harness_watch_call *a, const struct harness_watch_call *b);
+/* Their buckets hold the same parameters in the same order, as far as both have told what they
+ * hold: a sum over two lists of as many elements is neither's. */
+bool harness_watch_holds_same(const struct harness_watch_call *a,
+                              const struct harness_watch_call *b);
 /* The first thing in which two calls differ that are not the same. */
 enum harness_verdict harness_watch_difference_of(const struct harness_watch_call *wrong,
                                                  const struct harness_watch_call *right);
@@ -233,6 +237,10 @@ void harness_watch_say(struct harness_finding *finding, const char *format, ...)
 void harness_watch_say_call(const struct harness_watch *watch,
                             const struct harness_watch_group *group, uint64_t seq,
                             const struct harness_watch_call *call, struct harness_finding *finding);
+/* Where two buckets differ in what they hold. */
+void harness_watch_say_lists(struct harness_finding *finding,
+                             const struct harness_watch_list *wrong,
+                             const struct harness_watch_list *right);
 /* A member's call with this number, whoever posted it first; NULL: nobody has. */
 const struct harness_watch_call *harness_watch_any_call(const struct harness_watch *watch,
                                                         const struct harness_watch_group *group,

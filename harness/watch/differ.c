@@ -8,7 +8,8 @@
 static bool is_same(const struct harness_watch_group *group, const struct harness_watch_call *a,
                     const struct harness_watch_call *b)
 {
-    return harness_watch_is_alike(a, b) && (a->step == b->step || group->is_pair);
+    return harness_watch_is_alike(a, b) && harness_watch_holds_same(a, b) &&
+           (a->step == b->step || group->is_pair);
 }
 
 struct camp {
@@ -205,6 +206,12 @@ static enum answer is_update_less(const struct harness_watch *watch,
     return harness_watch_is_alike(next, due) ? ANSWER_YES : ANSWER_NO;
 }
 
+/* All that differs is what the bucket holds. */
+static bool is_other_list(const struct harness_watch_call *a, const struct harness_watch_call *b)
+{
+    return harness_watch_is_alike(a, b) && a->step == b->step && !harness_watch_holds_same(a, b);
+}
+
 /* The wrong ones posted what comes next, or what came before. Where both may be, or what comes next
  * is not known, what they and the others did elsewhere in between tells; where that does not
  * either, the calls differ. */
@@ -228,6 +235,9 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
                           !has_call_between(watch, group, seq, wrong, wrong);
     enum harness_watch_fit fit;
 
+    if (is_other_list(wrong, right)) {
+        return HARNESS_VERDICT_MISMATCH_MODEL;
+    }
     if (is_update_less(watch, group, seq, wrong, right) == ANSWER_YES) {
         return HARNESS_VERDICT_VALUE_STALE;
     }
@@ -261,7 +271,9 @@ static void add(const struct harness_watch *watch, const struct harness_watch_gr
     for (uint32_t r = 0; r < watch->world_size; r++) {
         const struct harness_watch_call *call = harness_watch_call_at(&group->members[r], seq);
 
-        if (call != NULL && is_same(group, call, wrong->call)) {
+        /* One that has not told what its bucket holds is like both. */
+        if (call != NULL && is_same(group, call, wrong->call) &&
+            !is_same(group, call, right->call)) {
             harness_rank_set_add(&finding.culprits, r);
         }
     }
@@ -277,7 +289,9 @@ static void add(const struct harness_watch *watch, const struct harness_watch_gr
     if (wrong->call->step != right->call->step) {
         harness_watch_say(&finding, " in step %u", right->call->step);
     }
-    if (finding.verdict == HARNESS_VERDICT_VALUE_STALE) {
+    if (finding.verdict == HARNESS_VERDICT_MISMATCH_MODEL) {
+        harness_watch_say_lists(&finding, wrong->call->list, right->call->list);
+    } else if (finding.verdict == HARNESS_VERDICT_VALUE_STALE) {
         harness_watch_say(&finding, "; it left an update out");
     } else if (wrong->call->step < right->call->step &&
                harness_watch_is_alike(wrong->call, right->call)) {

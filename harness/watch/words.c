@@ -169,3 +169,21 @@ void harness_watch_say_call(const struct harness_watch *watch,
     harness_watch_say(finding, "%s", ddp_text_str(&text));
     ddp_text_fini(&text);
 }
+
+void harness_watch_say_lists(struct harness_finding *finding,
+                             const struct harness_watch_list *wrong,
+                             const struct harness_watch_list *right)
+{
+    uint32_t i = 0;
+
+    while (i < wrong->count && i < right->count && wrong->params[i] == right->params[i]) {
+        i++;
+    }
+    if (i < wrong->count && i < right->count) {
+        harness_watch_say(finding, "; parameter %u of the bucket is %s, not %s", i, wrong->texts[i],
+                          right->texts[i]);
+    } else {
+        harness_watch_say(finding, "; the bucket holds %u parameters, not %u", wrong->count,
+                          right->count);
+    }
+}

@@ -351,6 +351,7 @@ int main(int argc, char **argv)
     for (uint32_t b = 0; b < 2; b++) {
         ddprove_guest_bucket(0, b, &tensors[1 - b].name, 1);
     }
+    tensors[1].name = is_wrong("table", 0) ? "offset" : tensors[1].name;
     for (size_t t = 0; t < sizeof tensors / sizeof tensors[0]; t++) {
         tensors[t].optimizer = is_adamw ? &adamw : &sgd;
         tensors[t].state[1] = is_adamw ? tensors[t].state[1] : NULL;

@@ -1,6 +1,8 @@
 """Tests of the proof's parts. Each compares with something worked out in another way."""
+import json
 import os
 import pickle
+import signal
 import sys
 import tempfile
 import unittest
@@ -13,8 +15,8 @@ except ImportError:
 
 import ranks
 
-from ddprove_torch import (backend, compare, context, equivalence, faults, forms, library, loss, proof, prove, reduction,
-                           store, usage)
+from ddprove_torch import (backend, compare, context, equivalence, faults, forms, library, loss, proof, prove, record,
+                           reduction, share, store, usage)
 
 
 class Reduction(unittest.TestCase):
@@ -37,9 +39,11 @@ class Reduction(unittest.TestCase):
 
     def test_bucket_names_and_shapes(self):
         grads = [{"a": torch.full((2, 2), float(r)), "b": None if r else torch.ones(3)} for r in range(2)]
-        out = reduction.reduce_bucket(["b", "a"], grads, lambda grad: grad * 0.5)
+        out, parts = reduction.reduce_bucket(["b", "a"], grads, 0.5, reduction.Scratch())
         self.assertTrue(torch.equal(out["a"], torch.full((2, 2), 0.5)))
         self.assertTrue(torch.equal(out["b"], torch.full((3,), 0.5)))
+        self.assertTrue(torch.equal(parts[1]["a"], torch.full((2, 2), 0.5)))
+        self.assertFalse(parts[1]["b"].any())
 
 
 class Loss(unittest.TestCase):
@@ -81,15 +85,48 @@ class Loss(unittest.TestCase):
 
 
 class Files(unittest.TestCase):
-    def test_values_come_back(self):
-        value = [torch.tensor([float("nan"), -0.0]), {"a": (1, "b", None)}, torch.ones(2, requires_grad=True)]
+    def kept(self, value):
+        """What is read of a file in which a value was kept."""
         with tempfile.TemporaryDirectory() as folder:
-            store.write(os.path.join(folder, "x", "y.pt"), store.encode(value))
-            back = store.decode(store.read(os.path.join(folder, "x", "y.pt")))
-        self.assertTrue(store.same_bits(back[0], value[0]))
+            writer = record.Writer(os.path.join(folder, "x", "y.kept"))
+            writer.finish(store.encode(value, "input", writer.keep))
+            writer.close()
+            return record.read(os.path.join(folder, "x", "y.kept"))
+
+    def test_values_come_back(self):
+        value = [torch.tensor([float("nan"), -0.0]), {"a": (1, "b", None)}, torch.ones(2, requires_grad=True),
+                 torch.arange(24.0).reshape(1, 2, 3, 4).to(memory_format=torch.channels_last), torch.ones(0, 3),
+                 torch.tensor([True, False]), torch.tensor(2.5, dtype=torch.bfloat16), torch.float16,
+                 torch.tensor([1 + 2j]).conj(), torch.ones(3).expand(2, 3), torch.arange(6.0).reshape(2, 3).t()]
+        code = self.kept(value)
+        back = store.decode(code)
+        self.assertEqual([type(one) for one in back], [type(one) for one in value])
+        for one, other in zip(back, value):
+            if isinstance(one, torch.Tensor):
+                self.assertTrue(store.same_bits(one, other), other)
+                self.assertEqual(one.stride(), other.clone().stride())
+            else:
+                self.assertEqual(one, other)
         self.assertFalse(store.same_bits(back[0], torch.tensor([float("nan"), 0.0])))
-        self.assertEqual(back[1], value[1])
         self.assertTrue(back[2].requires_grad)
+        self.assertTrue(store.is_code_of(code, value, store.same_bits))
+        for place, other in ((0, torch.tensor([float("nan"), 0.0])), (1, {"a": (1, "c", None)}), (1, {"a": [1, "b", None]}),
+                             (2, torch.ones(2)), (5, torch.tensor([1, 0])), (7, torch.float32)):
+            self.assertFalse(store.is_code_of(code, value[:place] + [other] + value[place + 1:], store.same_bits))
+
+    def test_what_is_kept_can_be_compared(self):
+        with tempfile.TemporaryDirectory() as folder:
+            writer = record.Writer(os.path.join(folder, "y.kept"))
+            for tensor in (torch.rand(3, 5), torch.rand(3, 5).t(), torch.tensor([float("nan")]), torch.ones(0)):
+                kept = writer.keep(tensor)
+                self.assertTrue(writer.same(tensor, kept))
+                self.assertFalse(writer.same(tensor.double(), kept))
+                self.assertFalse(writer.same(None, kept))
+                if tensor.numel():
+                    self.assertFalse(writer.same(tensor + 1 if not tensor.isnan().any() else -tensor, kept))
+            self.assertTrue(writer.same(None, writer.keep(None)))
+            writer.drop()
+            self.assertEqual(os.listdir(folder), [])
 
     def test_what_is_not_kept_is_refused(self):
         for value in (object(), {1: {2: object()}}, torch.ones(2).to_sparse()):
@@ -101,17 +138,96 @@ class Files(unittest.TestCase):
             def __reduce__(self):
                 return (os.mkdir, ("evil",))
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "evil.pt")
-            store.SAVE({"x": Evil()}, path)
-            with self.assertRaises(pickle.UnpicklingError):
-                store.read(path)
+            writer = record.Writer(os.path.join(folder, "evil"))
+            writer.finish({"x": Evil()})
+            writer.close()
+            with self.assertRaisesRegex(pickle.UnpicklingError, "posix.mkdir is neither a tensor nor a plain value"):
+                record.read(os.path.join(folder, "evil"))
         self.assertFalse(os.path.exists("evil"))
+
+    def test_damaged_files_are_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "y.kept")
+            writer = record.Writer(path)
+            kept = writer.keep(torch.ones(4))
+            writer.finish([kept, record.Kept(kept.place, kept.dtype, (2, 2), (2, 1))])
+            writer.close()
+            self.assertEqual(record.read(path)[1].tolist(), [[1, 1], [1, 1]])
+            with open(path, "rb") as file:
+                whole = file.read()
+            for data in (b"", whole[:20], whole[:-1], b"PK" + whole[2:]):
+                with open(path, "wb") as file:
+                    file.write(data)
+                with self.assertRaises(pickle.UnpicklingError):
+                    record.read(path)
+            for bad in (record.Kept(1 << 40, torch.float32, (4,), None), record.Kept(-64, torch.float32, (1,), None),
+                        record.Kept(64, torch.float32, (-1,), None), record.Kept(64, torch.float32, (2, 2), (900, 1))):
+                writer = record.Writer(path)
+                writer.finish([bad])
+                writer.close()
+                with self.assertRaises((pickle.UnpicklingError, RuntimeError)):
+                    record.read(path)
 
     def test_generators_come_back(self):
         state = context.take_generators()
         first = torch.rand(3)
         context.put_generators(state)
         self.assertTrue(torch.equal(first, torch.rand(3)))
+
+
+class Shares(unittest.TestCase):
+    """Ranks share out the steps that are to be judged."""
+
+    def test_nobody_waits_and_a_killed_judge_is_replaced(self):
+        with tempfile.TemporaryDirectory() as folder:
+            seen, into = os.pipe()
+            child = os.fork()
+            if child == 0:
+                with share._lock(folder, 1, False) as is_mine:
+                    os.write(into, b"1" if is_mine else b"0")
+                    signal.pause()
+                os._exit(1)
+            self.assertEqual(os.read(seen, 1), b"1")
+            judged = []
+
+            def judge(step):
+                judged.append(step)
+                return [["count", [f"step {step}"]]]
+
+            share.part(folder, [0, 1, 2], judge)
+            self.assertEqual(judged, [0, 2])
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            told = share.rest(folder, [0, 1, 2], judge)
+            self.assertEqual(judged, [0, 2, 1])
+            self.assertEqual(told, {step: [["count", [f"step {step}"]]] for step in range(3)})
+
+    def test_a_step_that_cannot_be_judged_is_left_to_the_last_rank(self):
+        def fail(step):
+            raise ValueError(f"step {step}")
+        with tempfile.TemporaryDirectory() as folder:
+            share.part(folder, [0], fail)
+            self.assertEqual(share.rest(folder, [0], lambda step: []), {0: []})
+            share.part(folder, [1], lambda step: [])
+            self.assertEqual(share.rest(folder, [1], fail), {1: []})
+            with self.assertRaises(ValueError):
+                share.rest(folder, [2], fail)
+
+    def test_what_is_told_of_steps_is_reported_in_their_order(self):
+        told = {}
+        for step in (2, 1):
+            one = equivalence.Told()
+            one.draw(0, 0, step, "state")
+            one.find("reduction", "VALUE.LOST", [1], step, ["a"], f"in step {step}", {"a": float("inf")})
+            one.count("reduction")
+            told[step] = json.loads(json.dumps(one.calls))
+        report = equivalence.Report(2)
+        for step in (1, 2):
+            report.take(step, told[step])
+        found = report.proof([1, 2])
+        self.assertEqual([(f["verdict"], f["steps"]) for f in found["findings"]],
+                         [("VALUE.LOST", [1, 2]), ("VALUE.STALE", [2])])
+        self.assertEqual((found["judged"], found["table"][0]["distance"]), ({"reduction": 2}, float("inf")))
 
 
 class Words(unittest.TestCase):
@@ -133,6 +249,11 @@ class Words(unittest.TestCase):
         one = [torch.tensor([1.0, 2.0]), torch.tensor([3.0])]
         self.assertAlmostEqual(compare.factor_of([t / 4 for t in one], one), 0.25)
         self.assertIsNone(compare.factor_of([torch.tensor([1.0, 2.0]), torch.tensor([4.0])], one))
+
+    def test_camps_have_the_same_bits(self):
+        one, other = torch.tensor([float("nan"), 0.0]), torch.tensor([float("nan"), -0.0])
+        values = {0: {"a": one}, 1: {"a": other}, 2: {"a": one.clone()}, 5: {}}
+        self.assertEqual(compare.camps(values, ["a"]), [[0, 2], [1], [5]])
 
     def test_the_smaller_camp_deviates(self):
         self.assertEqual(compare.deviating([[0, 1, 2]]), [])

@@ -103,6 +103,68 @@ CT_TEST(buckets, a_finding_names_them)
     fake_job_close(&job);
 }
 
+/* Sums over buckets that hold other parameters, or the same in another order, are nobody's. */
+CT_TEST(buckets, of_other_parameters_are_not_the_same)
+{
+    static const char *const names[][2] = {{"fc1.weight", "fc2.weight"},
+                                           {"fc2.weight", "fc1.weight"}};
+    struct fake_job job;
+    const struct harness_finding *finding;
+
+    fake_job_begin(&job, 4);
+    for (uint32_t r = 0; r < 4; r++) {
+        for (uint32_t i = 0; i < 2 && r != 3; i++) { /* rank 3 tells nothing, and is like both */
+            tell(&job, r, i, names[r == 1][i]);
+        }
+        hold(&job, r, 0, 0, 2);
+        fake_post(&job, r, 0, 10, 1);
+    }
+    fake_look(&job, MS);
+    finding = fake_only(&job, HARNESS_VERDICT_MISMATCH_MODEL, "1");
+    CT_CHECK_STR(finding->text,
+                 "rank 1 posted all_reduce 1 of world (10 f32, sum, bucket 0 of fc2.weight and "
+                 "fc1.weight) in step 0, where the others posted all_reduce 1 of world (10 f32, "
+                 "sum, bucket 0 of fc1.weight and fc2.weight); parameter 0 of the bucket is "
+                 "fc2.weight, not fc1.weight");
+    fake_job_close(&job);
+}
+
+CT_TEST(buckets, of_which_one_differs_are_found)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        tell(&job, r, 0, r == 1 ? "a" : "b");
+        hold(&job, r, 0, 0, 1);
+        fake_post(&job, r, 0, 10, 1);
+    }
+    CT_CHECK(fake_look(&job, MS) == 1);
+    fake_job_close(&job);
+}
+
+CT_TEST(buckets, of_more_parameters_are_not_the_same)
+{
+    struct fake_job job;
+    const struct harness_finding *finding;
+
+    fake_job_begin(&job, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        tell(&job, r, 0, "a");
+        tell(&job, r, 1, "b");
+        hold(&job, r, 0, 0, r == 2 ? 2 : 1);
+        if (r != 2) { /* one name too many is no list */
+            tell(&job, r, 0, "a");
+            hold(&job, r, 0, 0, 1);
+        }
+        fake_post(&job, r, 0, 10, 1);
+    }
+    fake_look(&job, MS);
+    finding = fake_only(&job, HARNESS_VERDICT_MISMATCH_MODEL, "2");
+    CT_CHECK_STR(strstr(finding->text, "; the bucket"), "; the bucket holds 2 parameters, not 1");
+    fake_job_close(&job);
+}
+
 /* A list of which a name is missing is none, and neither is one that was told before. */
 CT_TEST(buckets, what_is_not_whole_is_not_believed)
 {

@@ -28,11 +28,18 @@ def factor_of(ones, others):
     return factor if float((one - factor * other).norm()) <= 1e-5 * float(one.norm()) else None
 
 
-def key_of(tensor):
-    """What is equal for tensors of the same bits."""
-    if tensor is None:
-        return None
-    return str(tensor.dtype), tuple(tensor.shape), hash(store.bytes_of(tensor))
+def camps(values, names):
+    """Ranks whose tensors of these names have the same bits: [[rank]]. values: {rank: {name: tensor}}."""
+    found = []
+    for rank, mine in values.items():
+        for camp in found:
+            other = values[camp[0]]
+            if all(store.same_bits(mine.get(name), other.get(name)) for name in names):
+                camp.append(rank)
+                break
+        else:
+            found.append([rank])
+    return found
 
 
 def deviating(camps):
@@ -42,14 +49,3 @@ def deviating(camps):
     if len(camps) > 1 and len(camps[0]) > len(camps[1]):
         return [(camp, camps[0][0]) for camp in camps[1:]]
     return [(camp, camps[0][0] if camp is not camps[0] else camps[1][0]) for camp in camps] if len(camps) > 1 else []
-
-
-def same_code(one, other):
-    """Whether two encoded values are the same, tensors bit for bit."""
-    if isinstance(one, torch.Tensor):
-        return isinstance(other, torch.Tensor) and store.same_bits(one, other)
-    if isinstance(one, dict):
-        return isinstance(other, dict) and one.keys() == other.keys() and all(same_code(one[k], other[k]) for k in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(same_code, one, other))
-    return one == other

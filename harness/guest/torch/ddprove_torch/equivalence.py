@@ -5,7 +5,7 @@ count}, not_judged [{oracle, step, ranks, why}], notes, findings [{oracle, verdi
 parameters, text, explained_by}], table [{parameter, verdict, ranks, since, steps, distance}]."""
 import os
 
-from . import context, scripts, store
+from . import context, record as files, scripts, share, store
 from .steps import Step
 
 # Replicas differ because of what went into an update: findings that explain differences which come after them.
@@ -21,6 +21,7 @@ class Report:
         self.findings, self.passed_over, self.notes, self.judged = [], [], [], {}
         self.steps = []  # judged so far
         self.drawn = {}  # random numbers by rank and pass: the step that drew them
+        self.inputs = {}  # by rank: [(step, what its passes were given)]
 
     def find(self, oracle, verdict, ranks, step, names, text, distances=None):
         """names: of parameters or buffers. distances: how far each is from what is right, where that is known."""
@@ -68,6 +69,22 @@ class Report:
     def count(self, oracle):
         self.judged[oracle] = self.judged.get(oracle, 0) + 1
 
+    def draw(self, rank, number, step, state):
+        """A pass draws random numbers from this state of the generator on."""
+        first = self.drawn.setdefault((rank, number, state), step)
+        if first != step:
+            self.find("data", "VALUE.STALE", [rank], step, [], f"pass {number} draws the random numbers of step {first} "
+                      "again: the generator is set back between steps")
+
+    def draw_inputs(self, rank, step, sums):
+        self.inputs.setdefault(rank, []).append((step, sums))
+
+    def take(self, step, told):
+        """What was told of a step. Steps come in their order."""
+        self.steps.append(step)
+        for name, values in told:
+            getattr(self, name)(*values)
+
     def proof(self, steps):
         first = next((f for f in self.findings if f["explained_by"] is None), None)
         lacking = [oracle for oracle in NEEDED if not self.judged.get(oracle)]
@@ -96,34 +113,56 @@ def kind_of(text):
     return "".join(letter for letter in text if not letter.isdigit())
 
 
-def read_step(folder, ranks, step, last):
-    """Each rank's record of a step: {rank: record}. last: of the step before."""
+class Told:
+    """What a report would be told of one step, as plain values, so that steps can be judged in any order and process."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        if name not in ("find", "pass_over", "note", "count", "draw", "draw_inputs"):
+            raise AttributeError(name)
+        return lambda *values: self.calls.append([name, values])
+
+
+def read_step(folder, ranks, step):
+    """Each rank's record of a step: {rank: record}."""
     records = {}
     for rank in ranks:
         path = store.step_path(folder, rank, step)
-        if os.path.exists(path):
-            record = store.read(path)
-            if record["before"] is None:
-                record["before"] = last[rank]["after"]
-            for event in record["events"]:
-                if event["kind"] == "forward":
-                    event["attributes"] = context.read_attributes(event["attributes"])
-            records[rank] = record
+        if not os.path.exists(path):
+            continue
+        record = files.read(path)
+        last = None
+        for key, left in (("before", "after"), ("state_before", "state_after")):
+            if key in record and record[key] is None:
+                last = last or files.read(store.step_path(folder, rank, step - 1))
+                record[key] = last[left]
+        for event in record["events"]:
+            if event["kind"] == "forward":
+                event["attributes"] = context.read_attributes(event["attributes"])
+        records[rank] = record
     return records
+
+
+def judge_step(folder, player, step):
+    """What is told of a step: [[what, values]]."""
+    told, records = Told(), read_step(folder, range(player.world), step)
+    one = Step(told, player, records, step)
+    one.judge()
+    if one.is_whole():
+        scripts.judge_inputs(told, records, step)
+    return told.calls
 
 
 def judge(folder, player):
     world = player.world
     facts = {rank: store.read_json(store.usage_path(folder, rank)) for rank in range(world)}
     steps = sorted({step for usage in facts.values() for step in usage["kept"]})
-    report, records = Report(world), {}
+    told = share.rest(folder, steps, lambda step: judge_step(folder, player, step))
+    report = Report(world)
     for step in steps:
-        records = read_step(folder, range(world), step, records)
-        report.steps.append(step)
-        one = Step(report, player, facts, records, step)
-        one.judge()
-        if one.is_whole():
-            scripts.judge_inputs(report, records, step)
+        report.take(step, told[step])
     scripts.judge(report, facts)
     for rank, usage in facts.items():
         if usage["failure"]:

@@ -9,7 +9,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from . import context, loss, store
+from . import context, loss, record as files, store
 
 
 def own_hooks(hooks):
@@ -71,6 +71,7 @@ class Keeper:
         self.rank, self.world = None, None
         self.models, self.optimizers = [], []
         self.step, self.record, self.last = 0, None, None
+        self.file = None  # of the step that is being kept
         self.hooks = []
         self.is_playing = False  # a replay is under way: nothing is taken down
         self.kept = []
@@ -100,14 +101,17 @@ class Keeper:
         if self.record is not None or not self.is_kept():
             return self.record is not None
         parameters = self.parameters()
-        before = {name: store.copy_of(p) for name, p in parameters.items()}
-        changed = []
-        if self.last is not None and self.last["step"] == self.step - 1:
-            after = self.last["after"]
-            changed = [name for name in before if not store.same_bits(before[name], after.get(name))]
+        self.file = files.Writer(store.step_path(self.folder, self.rank, self.step))
+        before, changed, last = None, [], self.last  # before: None if it is what the step before left, which is kept
+        if last is not None and last["step"] == self.step - 1:
+            changed = [name for name, p in parameters.items() if not last["file"].same(p, last["after"].get(name))]
+        else:
+            last = None
+        if last is None or changed:
+            before = self.kept_of(parameters)
         self.record = {
             "step": self.step, "rank": self.rank, "before": before, "changed_between": changed,
-            "buffers": {name: store.copy_of(b) for name, b in self.buffers().items()},
+            "buffers": self.kept_of(self.buffers()),
             "replaced": [name for model in self.models for name in model.replaced()],
             "hooked_behind": [name for name, p in parameters.items()
                               if own_hooks(p._post_accumulate_grad_hooks)],
@@ -120,18 +124,30 @@ class Keeper:
         self.local, self.outputs, self.nodes = {}, [], {}
         return True
 
+    def kept_of(self, named):
+        return {name: self.file.keep(tensor) for name, tensor in named.items()}
+
+    def was_before(self, name, parameter):
+        """Whether a parameter has the bits with which the step began."""
+        before, last = self.record["before"], self.last
+        return last["file"].same(parameter, last["after"].get(name)) if before is None else \
+            self.file.same(parameter, before.get(name))
+
     def local_hook(self, name):
-        def hook(grad):
+        def keep_local(grad):
             if grad.layout != torch.strided:
                 self.note(f"the gradient of {name} is sparse: not kept")
                 return
-            self.local[name] = store.copy_of(grad)
-        return hook
+            self.local[name] = self.file.keep(grad)
+        return lambda grad: guard(self, keep_local, grad)
 
     def fail(self, text):
         self.failure, self.record = text, None
         for hook in self.hooks:
             hook.remove()
+        if self.file is not None:
+            self.file.drop()
+            self.file = None
         print(f"ddprove: nothing more of this run is kept: {text}", file=sys.stderr)
 
     def note(self, text):
@@ -149,11 +165,11 @@ class Keeper:
                 "joined": bool(ddp._join_config.enable),
                 "by_initial": bool(getattr(ddp, "_divide_by_initial_world_size", True)),
                 "will_sync_buffers": bool(ddp.will_sync_module_buffers()),
-                "buffers": {name: store.copy_of(b) for name, b in self.models[numbers[0]].buffers()},
+                "buffers": self.kept_of(dict(self.models[numbers[0]].buffers())),
                 "generators": context.take_generators(), "modes": context.take_modes(),
                 "attributes": context.take_attributes(ddp.module), "args": None, "kwargs": None}
         try:
-            call["args"], call["kwargs"] = store.encode(list(args)), store.encode(kwargs)
+            call["args"], call["kwargs"] = self.encode(list(args)), self.encode(kwargs)
         except store.NotKept as error:
             self.note(f"{error}: the pass is not played again")
         return call
@@ -174,12 +190,14 @@ class Keeper:
                 self.nodes[(tensor.grad_fn, tensor.output_nr)] = (call, number)
 
     def output_hook(self, call, number):
-        def hook(grad):
+        def keep_output(grad):
+            if self.record is None:
+                return
             if call["out_grads"][number] is not None:
                 self.note("an output's gradient arrived twice: the pass is not played again")
-            call["out_grads"][number] = store.copy_of(grad)
+            call["out_grads"][number] = self.file.keep(grad)
             self.outputs.append(call)
-        return hook
+        return lambda grad: guard(self, keep_output, grad)
 
     def before_backward(self, tensors):
         """Returns what is kept of a backward pass and which outputs it reaches, or None."""
@@ -197,8 +215,8 @@ class Keeper:
             self.note("an output is made of another one, and the loss of both: the pass is not played again")
         arrived = self.record.get("arrived", {})
         event = {"kind": "backward", "past": past, "terms": loss.terms_of(roots),
-                 "start": {name: store.copy_of(p.grad) for name, p in parameters.items()
-                           if not store.same_bits(p.grad, arrived.get(name))}}
+                 "start": {name: self.file.keep(p.grad) for name, p in parameters.items()
+                           if not self.file.same(p.grad, arrived.get(name))}}
         self.local, self.outputs = {}, []
         return event, reached
 
@@ -218,7 +236,7 @@ class Keeper:
         event["sync"] = any(calls[i]["sync"] for i in event["calls"])
         event["local"] = self.local
         self.record["events"].append(event)
-        self.record["arrived"] = {name: store.copy_of(p.grad) for name, p in self.parameters().items()}
+        self.record["arrived"] = self.kept_of({name: p.grad for name, p in self.parameters().items()})
         if event["sync"]:
             self.record["buckets"] = [model.buckets() for model in self.models]
 
@@ -247,22 +265,32 @@ class Keeper:
         if optimizer not in self.optimizers:
             self.optimizers.append(optimizer)
         record, arrived = self.record, self.record.get("arrived", {})
-        used = {name: p.grad for name, p in parameters.items()}
-        record["used"] = {name: store.copy_of(grad) for name, grad in used.items()
-                          if not store.same_bits(grad, arrived.get(name))}
+        record["used"] = {name: self.file.keep(p.grad) for name, p in parameters.items()
+                          if not self.file.same(p.grad, arrived.get(name))}
         record["updated"] = [name for name, p in parameters.items() if id(p) in ids]
         record["optimizer"] = self.optimizers.index(optimizer)
         record["optimizer_names"] = [[self.names.get(id(p)) for p in group["params"]]
                                      for group in optimizer.param_groups]
-        record["moved"] = [name for name, p in parameters.items() if not store.same_bits(p, record["before"][name])]
+        record["moved"] = [name for name, p in parameters.items() if not self.was_before(name, p)]
         if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
             self.note_update("the optimizer has hooks of the script")
         if args[1:] or kwargs.get("closure") is not None:
             self.note_update("the optimizer calls a closure")
         try:
-            record["state_before"] = store.encode(optimizer.state_dict(), "optimizer")
+            record["state_before"] = self.state_before(optimizer)
         except store.NotKept as error:
             self.note_update(str(error))
+
+    def encode(self, value, path="input"):
+        return store.encode(value, path, self.file.keep)
+
+    def state_before(self, optimizer):
+        """Its state; None if it is what the step before left, which is kept."""
+        state, last = optimizer.state_dict(), self.last
+        if last is not None and last["step"] == self.step - 1 and last["optimizer"] is optimizer and \
+                store.is_code_of(last["state"], state, last["file"].same):
+            return None
+        return self.encode(state, "optimizer")
 
     def note_update(self, text):
         """The update cannot be played again."""
@@ -278,30 +306,34 @@ class Keeper:
     def end_step(self, optimizer):
         record = self.record
         if record is not None:
-            record["after"] = {name: store.copy_of(p) for name, p in self.parameters().items()}
+            record["after"] = self.kept_of(self.parameters())
             if record.get("optimizer") is not None:
-                record["state_after"] = store.encode(optimizer.state_dict(), "optimizer")
-            self.write()
+                record["state_after"] = self.encode(optimizer.state_dict(), "optimizer")
+            self.write(optimizer)
         self.usage.end_step(self.step, self.buffers())
         self.step += 1
 
-    def write(self):
-        """The step is over. What another kept step holds already is not written twice."""
-        record, self.record, last = self.record, None, self.last
+    def write(self, optimizer=None):
+        """The step is over."""
         for hook in self.hooks:
             hook.remove()
-        self.hooks = []
-        self.last = {"step": record["step"], "after": record.get("after", {})}
-        if last is not None and last["step"] == record["step"] - 1 and not record["changed_between"]:
-            record = {**record, "before": None}  # as the step before left them
-        store.write(store.step_path(self.folder, self.rank, record["step"]), record)
+        record, file, self.hooks = self.record, self.file, []
+        record["models"] = [model.facts() for model in self.models]
+        file.finish(record)
+        if self.last is not None:
+            self.last["file"].close()
+        self.last = {"step": record["step"], "after": record.get("after", {}), "file": file,
+                     "state": record.get("state_after"), "optimizer": optimizer}
+        self.record = self.file = None
         self.kept.append(record["step"])
 
     def finish(self):
         """The run ends: a step that has begun is kept as far as it came."""
         if self.record is not None and self.record["events"]:
-            self.write()
-        self.record = None
+            guard(self, self.write)
+        elif self.file is not None:
+            self.file.drop()
+        self.record = self.file = None
 
 
 def guard(keeper, call, *args):

@@ -1,8 +1,8 @@
 """`ddprove exec --prove equivalence`: what PyTorch's import starts in each process, and what ends it.
 
 The environment says what is wanted: DDPROVE_PROVE, the run folder; DDPROVE_PROVE_STEPS, the steps to keep ("0,1,7",
-"all"). As the last rank ends, it plays all ranks' kept steps again and judges them; `python -m ddprove_torch.proof DIR`
-prints what was found."""
+"all"). As ranks end, they play all ranks' kept steps again and judge them, each as many as it gets at (share.py); the
+last one says what was found, and `python -m ddprove_torch.proof DIR` prints it."""
 import multiprocessing.util
 import os
 
@@ -30,18 +30,23 @@ def load():
 
 
 def finish(keeper, facts):
-    """This rank has come to its end. Whoever ends last plays the steps again, so that nobody waits for anybody."""
+    """This rank has come to its end. Nobody waits for one that has not: whoever ends last judges what the others have
+    left over."""
     if not keeper.models:
         return
     keeper.finish()
     facts.write()
     folder, world = keeper.folder, keeper.world
     open(os.path.join(folder, f"rank{keeper.rank}", "end"), "x", encoding="ascii").close()
+    from . import equivalence, replay, share, store
+    player = replay.Player(keeper)
+    whole = [step for step in keeper.kept
+             if all(os.path.exists(store.step_path(folder, rank, step)) for rank in range(world))]
+    share.part(folder, whole, lambda step: equivalence.judge_step(folder, player, step))
     if not all(os.path.exists(os.path.join(folder, f"rank{rank}", "end")) for rank in range(world)):
         return
     try:
         open(os.path.join(folder, "claimed"), "x", encoding="ascii").close()
     except FileExistsError:
-        return  # two ranks saw each other's end; one of them plays
-    from . import equivalence, replay
-    equivalence.write(folder, equivalence.judge(folder, replay.Player(keeper)))
+        return  # several ranks saw each other's end; one of them goes on
+    equivalence.write(folder, equivalence.judge(folder, player))

@@ -27,29 +27,56 @@ def add_down(parts, begin):
     return total
 
 
-def ring(flat):
+class Scratch:
+    """Tensors that are used again for the same purpose: memory that is new each time costs more than the sums."""
+
+    def __init__(self):
+        self.held = {}
+
+    def take(self, purpose, count, like):
+        found = self.held.get(purpose)
+        if found is None or found.numel() != count or (found.dtype, found.device) != (like.dtype, like.device):
+            found = self.held[purpose] = torch.empty(count, dtype=like.dtype, device=like.device)
+        return found
+
+
+def ring(flat, out=None):
     """The sum of one flat tensor of each rank."""
     world, count = len(flat), flat[0].numel()
+    if world == 1:
+        return flat[0]
+    out = torch.empty_like(flat[0]) if out is None else out
     size = part_elements(count, flat[0].element_size(), world)
-    out = torch.empty_like(flat[0])
     for part in range(world):
         cut = slice(min(count, part * size), min(count, (part + 1) * size))
-        out[cut] = add_down([one[cut] for one in flat], (part - 1) % world)
+        total, begin = out[cut], part - 1
+        torch.add(flat[(begin - 1) % world][cut], flat[begin % world][cut], out=total)
+        for distance in range(2, world):
+            torch.add(flat[(begin - distance) % world][cut], total, out=total)
     return out
 
 
-def reduce_bucket(names, grads, scale):
-    """{name: reduced gradient}. grads: for each rank {name: its gradient or None}; scale: of one (tensor) -> tensor."""
-    shaped = {name: next((grad[name] for grad in grads if grad[name] is not None), None) for name in names}
-    flat = [torch.cat([(scale(grad[name]) if grad[name] is not None else torch.zeros_like(shaped[name])).reshape(-1)
-                       for name in names if shaped[name] is not None]) for grad in grads]
-    out, place, total = {}, 0, ring(flat)
+def cut_up(flat, names, shaped):
+    """{name: its part of a flat tensor}."""
+    out, place = {}, 0
     for name in names:
-        if shaped[name] is not None:
-            count = shaped[name].numel()
-            out[name] = total[place:place + count].reshape(shaped[name].shape)
-            place += count
+        count = shaped[name].numel()
+        out[name] = flat[place:place + count].reshape(shaped[name].shape)
+        place += count
     return out
+
+
+def reduce_bucket(names, grads, scale_by, scratch, purpose=()):
+    """({name: reduced gradient}, [{name: what the rank puts in}] of each rank). grads: for each rank {name: its gradient
+    or None}. Both lie in scratch, until something else is reduced for this purpose."""
+    shaped = {name: next((grad[name] for grad in grads if grad[name] is not None), None) for name in names}
+    there = [name for name in names if shaped[name] is not None]
+    count, flat = sum(shaped[name].numel() for name in there), []
+    for rank, grad in enumerate(grads):
+        parts = [(grad[name] if grad[name] is not None else torch.zeros_like(shaped[name])).reshape(-1) for name in there]
+        flat.append(torch.cat(parts, out=scratch.take((*purpose, rank), count, parts[0])).mul_(scale_by))
+    total = ring(flat, scratch.take((*purpose, "sum"), count, flat[0]))
+    return cut_up(total, there, shaped), [cut_up(one, there, shaped) for one in flat]
 
 
 def any_order(values, result):

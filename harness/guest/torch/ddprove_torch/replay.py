@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.optim import optimizer as optimizers
 
-from . import context, store
+from . import context, reduction, store
 from .keep import own_hooks
 
 COLLECTIVES = [name for name in dir(distributed_c10d) if name.startswith(
@@ -59,7 +59,7 @@ class Player:
     def __init__(self, keeper):
         self.keeper, self.world = keeper, keeper.world
         keeper.is_playing = True
-        self.modules = []
+        self.modules, self.optimizers, self.scratch = [], {}, reduction.Scratch()
         for model in keeper.models:
             try:
                 self.modules.append(copy.deepcopy(model.ddp.module))
@@ -103,7 +103,13 @@ class Player:
 
     def play_events(self, record, parameters, attributes):
         played, outs, local = [], [], {}
-        hooks = [p.register_hook(lambda grad, name=name: local.__setitem__(name, grad.detach().cpu().clone()))
+
+        def arrives(name, grad):
+            """It becomes the parameter's, so that it is not copied; but what arrives twice is what came last, as it is
+            in what was kept."""
+            local[name] = grad.detach().clone() if name in local else None
+
+        hooks = [p.register_hook(lambda grad, name=name: arrives(name, grad))
                  for name, p in parameters.items() if p.requires_grad]
         try:
             for event in record["events"]:
@@ -112,6 +118,8 @@ class Player:
                     outs.append((event, self.forward(event, chosen)))
                     continue
                 local.clear()
+                for p in parameters.values():
+                    p.grad = None
                 roots, grads = [], []
                 for number in event["calls"]:
                     call, tensors = outs[number]
@@ -121,7 +129,8 @@ class Player:
                             grads.append(grad.to(tensor.device))
                 if roots:
                     torch.autograd.backward(roots, grads)
-                played.append(dict(local))
+                played.append({name: (parameters[name].grad if grad is None else grad).cpu()
+                               for name, grad in local.items()})
         finally:
             for hook in hooks:
                 hook.remove()
@@ -164,22 +173,32 @@ class Player:
         return {**grads, **{name: p.grad for name, p in held}}
 
     def update(self, record, used):
-        """What the optimizer makes of these gradients: (parameters, its state). Raises NotPlayed."""
+        """What the optimizer makes of these gradients: (parameters, the
+        optimizer with its state). Raises NotPlayed."""
         if record.get("optimizer") is None or "state_after" not in record:
             raise NotPlayed(record.get("update_note", "the step did not end"))
-        try:
-            optimizer = copy.deepcopy(self.keeper.optimizers[record["optimizer"]])
-        except Exception as error:
-            raise NotPlayed(f"the optimizer cannot be copied: {error}") from error
-        held = {}
+        optimizer, held = self.optimizer(record), {}
         for group, names in zip(optimizer.param_groups, record["optimizer_names"], strict=True):
             for p, name in zip(group["params"], names, strict=True):
                 if name is None:
                     raise NotPlayed("it holds parameters of no wrapped model as well")
                 held[name] = p
                 p.data.copy_(record["before"][name])
-                p.grad = store.copy_of(used[name])
+                p.grad = used[name]
         with alone((record["rank"] + 1) % self.world, self.world), unwatched():
             optimizer.load_state_dict(store.decode(record["state_before"]))
             optimizer.step()
-        return held, store.encode(optimizer.state_dict(), "optimizer")
+        return held, optimizer
+
+    def optimizer(self, record):
+        """A copy of the one that made the update: the same for all steps, if what it is made of is in its state."""
+        number = record["optimizer"]
+        if number in self.optimizers:
+            return self.optimizers[number]
+        try:
+            optimizer = copy.deepcopy(self.keeper.optimizers[number])
+        except Exception as error:
+            raise NotPlayed(f"the optimizer cannot be copied: {error}") from error
+        if type(optimizer).__module__.startswith("torch.optim."):
+            self.optimizers[number] = optimizer
+        return optimizer

@@ -21,16 +21,15 @@ def judge_inputs(report, records, step):
         calls = [event for event in record["events"] if event["kind"] == "forward"]
         sums = [digest_of([call["args"], call["kwargs"]]) for call in calls if call["args"] is not None]
         if sums and None not in sums:
-            seen[rank] = tuple(sums)
-    inputs = report.__dict__.setdefault("inputs", {})
+            seen[rank] = sums
     for rank, sums in seen.items():
-        inputs.setdefault(rank, []).append((step, sums))
+        report.draw_inputs(rank, step, sums)
 
 
 def judge_repeats(report):
-    inputs = report.__dict__.get("inputs", {})
+    inputs = report.inputs
     ranks = sorted(inputs)
-    if len(ranks) > 1 and len({sums for _, sums in inputs[ranks[0]]}) > 1:
+    if len(ranks) > 1 and len({tuple(sums) for _, sums in inputs[ranks[0]]}) > 1:
         report.count("inputs")
         for rank in ranks[1:]:
             if inputs[rank] == inputs[ranks[0]]:

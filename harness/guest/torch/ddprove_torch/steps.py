@@ -1,21 +1,23 @@
 """Judges one kept step of all ranks: gradients, reduction, what the optimizer was given, update, replicas.
 
 Each check starts from what was kept, not from what the check before expected, so that one error is named once."""
+import hashlib
+
 import torch
 
 from . import loss, reduction, store
-from .compare import deviating, distances, factor_of, key_of, same_code
+from .compare import camps, deviating, distances, factor_of
 from .replay import NotPlayed
 
 
 class Step:
-    """records: {rank: what it kept}; step: its number; facts: {rank: usage}."""
+    """records: {rank: what it kept}; step: its number; report: what is told of everything that is judged and found."""
 
-    def __init__(self, report, player, facts, records, step):
-        self.report, self.player, self.facts, self.records, self.step = report, player, facts, records, step
+    def __init__(self, report, player, records, step):
+        self.report, self.player, self.records, self.step = report, player, records, step
         self.world = player.world
         first = min(records)
-        self.models = facts[first]["models"]
+        self.models = records[first]["models"]
         self.names = list(records[first]["before"])
 
     def find(self, oracle, verdict, ranks, names, text, distances=None):
@@ -49,10 +51,7 @@ class Step:
     # --- replicas
 
     def replicas(self):
-        camps = {}
-        for rank, record in self.records.items():
-            camps.setdefault(tuple(key_of(record["before"].get(name)) for name in self.names), []).append(rank)
-        for ranks, other in deviating(list(camps.values())):
+        for ranks, other in deviating(camps({rank: record["before"] for rank, record in self.records.items()}, self.names)):
             mine, theirs = self.records[ranks[0]]["before"], self.records[other]["before"]
             wrong = [name for name in self.names if not store.same_bits(mine.get(name), theirs.get(name))]
             self.find("replicas", "VALUE.DIVERGED", ranks, wrong,
@@ -74,12 +73,12 @@ class Step:
 
     def options(self):
         """What the optimizers were told, rank by rank."""
-        camps = {}
-        told = {rank: store.decode(record["state_before"])["param_groups"]
+        alike = {}
+        told = {rank: store.decode(store.part_of(record["state_before"], "param_groups"))
                 for rank, record in self.records.items() if record.get("state_before")}
         for rank, groups in told.items():
-            camps.setdefault(repr(groups), []).append(rank)
-        for ranks, other in deviating(list(camps.values())):
+            alike.setdefault(repr(groups), []).append(rank)
+        for ranks, other in deviating(list(alike.values())):
             differing = sorted({key for a, b in zip(told[ranks[0]], told[other])
                                 for key in a if a[key] != b.get(key)})
             self.find("update", "VALUE.DIVERGED", ranks, [],
@@ -115,12 +114,8 @@ class Step:
             for number, call in enumerate(self.forwards(rank)):
                 if not call["drew"]:
                     continue
-                drawn = (rank, number, hash(store.bytes_of(call["generators"]["torch"])))
-                if drawn in self.report.drawn and self.report.drawn[drawn] != self.step:
-                    self.find("data", "VALUE.STALE", [rank], [],
-                              f"pass {number} draws the random numbers of step {self.report.drawn[drawn]} again: the "
-                              "generator is set back between steps")
-                self.report.drawn.setdefault(drawn, self.step)
+                state = hashlib.blake2b(store.bytes_of(call["generators"]["torch"]), digest_size=16)
+                self.report.draw(rank, number, self.step, state.hexdigest())
                 self.report.count("randomness")
 
     # --- gradients
@@ -327,7 +322,7 @@ class Step:
                 names = [name for name in names
                          if any(name in self.backwards(rank)[number]["local"] for rank in ranks)]
             known = model < len(buckets) and buckets[model]
-            for bucket in (buckets[model] if known else [[name] for name in names]):
+            for place, bucket in enumerate(buckets[model] if known else [[name] for name in names]):
                 # A parameter that no rank has used lies in its bucket as zeros.
                 full = [{name: grad.get(name) if grad.get(name) is not None else
                          torch.zeros_like(self.records[ranks[0]]["before"][name]) for name in bucket} for grad in grads]
@@ -335,10 +330,10 @@ class Step:
                          for _ in range(self.world - len(ranks))]
                 if self.world > len(ranks):  # joined ranks contribute zeros, each in its place
                     full = self.in_place(ranks, full)
-                out = reduction.reduce_bucket(bucket, full, lambda grad: grad * scale_by)
+                out, parts = reduction.reduce_bucket(bucket, full, scale_by, self.player.scratch, (number, model, place))
                 for name in bucket:
                     if name in names:
-                        values[name] = [one[name] * scale_by for one in full]
+                        values[name] = [part[name] for part in parts]
                         for grad in grads:
                             grad[name] = out[name]
         return values
@@ -464,7 +459,7 @@ class Step:
         if not record["updated"]:
             return  # an optimizer that holds none of the parameters: equivalence.py says so
         try:
-            held, state = self.player.update(record, self.used(rank))
+            held, optimizer = self.player.update(record, self.used(rank))
         except NotPlayed as error:
             self.pass_over("update", [rank], str(error))
             return
@@ -474,6 +469,6 @@ class Step:
             self.find("update", "VALUE.CORRUPTED", [rank], wrong,
                       "the parameters after the update are not what the optimizer makes of those before",
                       distances({n: (record["after"][n], held.get(n, record["before"][n])) for n in wrong}))
-        elif not same_code(state, record["state_after"]):
+        elif not store.is_code_of(record["state_after"], optimizer.state_dict(), store.same_bits):
             self.find("update", "VALUE.CORRUPTED", [rank], [], "the optimizer's state is not what its step makes of it")
         self.report.count("update")
