@@ -34,6 +34,9 @@ DDP_MUST_USE ddp_status harness_check_evaluations(const struct harness_emulation
                                                   struct harness_findings *out,
                                                   struct ddp_err *err);
 
+/* The rank ended with an error of its own and lost nobody before: it closed its connections, though
+ * it recorded its end only then, and whoever calls it dead is right. */
+bool harness_usage_gave_up(const struct harness_emulation *emulation, uint32_t rank);
 /* usage_links.c: the part about connections that broke between ranks that live; false: none did.
  * ends: the ranks of the one that broke first. */
 bool harness_usage_check_links(const struct harness_emulation *emulation,
