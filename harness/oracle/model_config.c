@@ -79,9 +79,8 @@ static const char *name_of_hook(uint64_t hash, char *text, size_t size_bytes)
 /* The first option that differs. */
 static void say_option(const uint64_t *own, const uint64_t *planned, char *text, size_t size_bytes)
 {
-    static const char *const numbers[ARG_COUNT] = {[CAP] = "bucket_cap_bytes",
-                                                   [FIRST_CAP] = "first_bucket_cap_bytes",
-                                                   [BUILD] = "build_id"};
+    static const char *const numbers[ARG_COUNT] = {
+        [CAP] = "bucket_cap_bytes", [FIRST_CAP] = "first_bucket_cap_bytes", [BUILD] = "build_id"};
     const uint64_t bits = own[OPTIONS] ^ planned[OPTIONS];
     char one[64], other[64];
 
