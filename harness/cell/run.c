@@ -280,7 +280,7 @@ ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_c
     if (cell->trace.lost_count > 0) {
         cell->findings.is_evidence_lost = true;
         (void)snprintf(cell->findings.lost_text, sizeof cell->findings.lost_text,
-                       "%llu recorder entries were torn or overwritten",
+                       "%llu recorder entries were torn, overwritten or malformed",
                        (unsigned long long)cell->trace.lost_count);
     }
     add_diagnoses(cell);
