@@ -73,7 +73,8 @@ FOLDERS = {
 FILES = {"ddpcore/transport/loop_store.c": FOLDERS["ddpcore/store"]}
 # What real processes alone reach, and the scenarios that do: (folder, part of the file's name, scenarios).
 TCP = ["equivalence/tcp.yaml", "crash/tcp_killed.yaml", "hang/tcp_stopped.yaml", "mismatch/tcp_count.yaml",
-       "posts/tcp.yaml", "value/tcp_flipped.yaml", "io/link_lost.yaml", "io/link_retried.yaml"]
+       "posts/tcp.yaml", "value/tcp_flipped.yaml", "mismatch/message_tcp.yaml",
+       *sorted(os.path.relpath(path, SCENARIOS) for path in glob.glob(f"{SCENARIOS}/io/link_*.yaml"))]
 ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/transport", "tcp", TCP), ("ddpcore/store", "", PROC),
            ("harness/monitor", "", PROC), ("harness/trace", "", PROC), ("harness/sums", "tree", ["mpi"]),
            ("harness/oracle", "tree", ["mpi"]),

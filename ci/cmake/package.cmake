@@ -16,7 +16,7 @@ endforeach()
 set(package_headers
     base/clock.h base/dtype.h base/file.h base/hash.h base/idle.h base/mem.h base/param.h
     base/prng.h base/status.h base/text.h
-    seam/access.h seam/env.h seam/event.def seam/fault_point.def seam/fault_point.h seam/link.h
+    seam/access.h seam/env.h seam/event.def seam/fault_point.def seam/fault_point.h seam/link.h seam/option.h
     seam/phase.h
     seam/progress.h seam/recorder.h
     device/device.h device/layers.h device/math.h device/transfer.h

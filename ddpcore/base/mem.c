@@ -262,6 +262,19 @@ struct ddp_mem *ddp_mem_pool_mem(struct ddp_mem_pool *pool)
     return &pool->mem;
 }
 
+bool ddp_mem_pool_is_whole(const struct ddp_mem_pool *pool)
+{
+    struct pool_block *block = pool->head.next;
+
+    for (size_t i = 0; i < pool->block_count; i++) {
+        if (block == &pool->head || !is_guarded(block)) {
+            return false;
+        }
+        block = block->next;
+    }
+    return block == &pool->head;
+}
+
 size_t ddp_mem_pool_block_count(const struct ddp_mem_pool *pool)
 {
     return pool->block_count;

@@ -3,6 +3,7 @@
 #ifndef DDPCORE_BASE_MEM_H
 #define DDPCORE_BASE_MEM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,6 +43,8 @@ struct ddp_mem_pool;
 DDP_MUST_USE ddp_status ddp_mem_pool_create(struct ddp_mem_pool **out);
 void ddp_mem_pool_destroy(struct ddp_mem_pool *pool);
 struct ddp_mem *ddp_mem_pool_mem(struct ddp_mem_pool *pool);
+/* Whether nobody wrote behind the end of a live block. */
+bool ddp_mem_pool_is_whole(const struct ddp_mem_pool *pool);
 /* Live blocks now, and calls to alloc since creation. */
 size_t ddp_mem_pool_block_count(const struct ddp_mem_pool *pool);
 uint64_t ddp_mem_pool_alloc_count(const struct ddp_mem_pool *pool);

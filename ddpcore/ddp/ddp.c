@@ -2,7 +2,9 @@
  * inputs are join.c. */
 #include "ddpcore/ddp/ddp.h"
 
+#include "ddpcore/base/hash.h"
 #include "ddpcore/ddp/core.h"
+#include "ddpcore/seam/option.h"
 
 /* Integers hold no averages, and devices scale in fp32, which is not enough for f64. Buffers are
  * only copied and may be of any type. */
@@ -46,6 +48,29 @@ static ddp_status create_storage(struct ddp *ddp)
     DDP_TRY(ddp_buckets_alloc(ddp));
     DDP_TRY(ddp_view_open(ddp));
     return ddp_hook_open(ddp);
+}
+
+static void record_config(const struct ddp *ddp)
+{
+    const struct ddp_config *config = &ddp->config;
+    const bool is_set[DDP_OPTION_COUNT] = {
+        [DDP_OPTION_SEMANTICS] = ddp->group->semantics != DDP_SEMANTICS_STRICT,
+        [DDP_OPTION_BUCKET_ORDER] = config->bucket_order == DDP_BUCKET_ORDER_PYTORCH,
+        [DDP_OPTION_GRADIENT_SCALE] = config->gradient_scale == DDP_GRADIENT_SCALE_POST,
+        [DDP_OPTION_FIND_UNUSED] = config->find_unused_parameters,
+        [DDP_OPTION_STATIC_GRAPH] = config->is_static_graph,
+        [DDP_OPTION_BROADCAST_BUFFERS] = config->broadcast_buffers,
+        [DDP_OPTION_INIT_SYNC_SKIPPED] = config->is_init_sync_skipped,
+        [DDP_OPTION_BUCKET_VIEW] = config->gradient_as_bucket_view};
+    uint64_t options = 0;
+
+    for (unsigned i = 0; i < DDP_OPTION_COUNT; i++) {
+        options |= (uint64_t)is_set[i] << i;
+    }
+    ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_DDP_CONFIG, config->bucket_cap_bytes,
+                       config->first_bucket_cap_bytes, options,
+                       config->hook == NULL ? 0 : ddp_hash_text(config->hook->ops->name),
+                       config->build_id);
 }
 
 static void record_shapes(const struct ddp *ddp)
@@ -145,6 +170,7 @@ ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device,
         (void)ddp_core_fail(ddp, status, 0);
         goto out;
     }
+    record_config(ddp);
     record_shapes(ddp);
     ddp_buckets_record(ddp);
     status = group->semantics == DDP_SEMANTICS_STRICT ? ddp_verify_strict(ddp, err)

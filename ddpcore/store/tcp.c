@@ -1,6 +1,7 @@
 /* The store's TCP client. One request under way; calling again with the same arguments asks for its
  * response. */
 #include <errno.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -135,12 +136,20 @@ static ddp_status place_request(struct tcp_store *store, const struct ddp_store_
     return DDP_OK;
 }
 
+/* An answer that no server gives is damage on the way, not something that it says of the job. */
 static ddp_status decode(struct tcp_store *store, const uint8_t *payload, size_t payload_bytes)
 {
     ddp_status status = (ddp_status)(0 - store->response[8]);
 
     if (status == DDP_E_PEER_DIED && payload_bytes == 4) {
         store->base.dead_rank = (int32_t)ddp_store_get_u32(payload);
+    }
+    if (status != DDP_OK && status != DDP_E_PEER_DIED && status != DDP_E_STATE &&
+        status != DDP_E_OVERFLOW) {
+        (void)snprintf(store->base.lost, sizeof(store->base.lost),
+                       "store at %s: an answer with status %d, which it never gives", store->place,
+                       (int)status);
+        return DDP_E_IO;
     }
     return status;
 }
@@ -164,6 +173,12 @@ static ddp_status take_response(struct tcp_store *store, uint8_t *payload,
             break;
         }
         DDP_ASSERT(store->response_bytes <= sizeof(store->response));
+        if (ddp_store_get_u32(store->response + 4) > store->id) {
+            (void)snprintf(store->base.lost, sizeof(store->base.lost),
+                           "store at %s: an answer to request %" PRIu32 " of %" PRIu32,
+                           store->place, ddp_store_get_u32(store->response + 4), store->id);
+            return DDP_E_IO;
+        }
         if (ddp_store_get_u32(store->response + 4) == store->id) {
             *out_payload_bytes = size_bytes - DDP_STORE_RESPONSE_HEAD;
             memcpy(payload, store->response + DDP_STORE_RESPONSE_HEAD, *out_payload_bytes);

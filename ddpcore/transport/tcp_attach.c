@@ -129,7 +129,7 @@ static ddp_status attach_all(struct ddp_tcp_attach *attach)
 }
 
 static ddp_status create_endpoint(struct ddp_env *env, const struct ddp_tcp_config *config,
-                                  struct ddp_tcp_endpoint **out)
+                                  struct ddp_tcp_endpoint **out, struct ddp_err *err)
 {
     struct ddp_tcp_endpoint *endpoint = ddp_mem_array(env->mem, 1, sizeof *endpoint);
     uint32_t wanted = config->slot_count == 0 ? SLOT_COUNT_DEFAULT : config->slot_count;
@@ -149,6 +149,10 @@ static ddp_status create_endpoint(struct ddp_env *env, const struct ddp_tcp_conf
         endpoint->slot_count *= 2;
     }
     endpoint->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (endpoint->epoll_fd < 0) {
+        return ddp_err_set(err, errno == EMFILE || errno == ENFILE ? DDP_E_NO_FD : DDP_E_SYSTEM,
+                           "epoll_create1: %s", strerror(errno));
+    }
     endpoint->peers = ddp_mem_array(env->mem, config->member_count, sizeof *endpoint->peers);
     if (endpoint->peers == NULL) {
         return DDP_E_NOMEM;
@@ -165,7 +169,7 @@ static ddp_status create_endpoint(struct ddp_env *env, const struct ddp_tcp_conf
             return DDP_E_NOMEM;
         }
     }
-    return endpoint->epoll_fd < 0 ? DDP_E_SYSTEM : DDP_OK;
+    return DDP_OK;
 }
 
 static ddp_status check_config(const struct ddp_tcp_config *config, struct ddp_err *err)
@@ -215,8 +219,8 @@ ddp_status ddp_tcp_create(struct ddp_env *env, struct ddp_store *store,
         attach->guests[i].fd = -1;
     }
     attach->callers = ddp_mem_array(env->mem, config->member_count, sizeof *attach->callers);
-    status =
-        attach->callers == NULL ? DDP_E_NOMEM : create_endpoint(env, config, &attach->endpoint);
+    status = attach->callers == NULL ? DDP_E_NOMEM
+                                     : create_endpoint(env, config, &attach->endpoint, &why);
     if (status == DDP_OK) {
         status = attach_all(attach);
     }
@@ -261,6 +265,7 @@ ddp_status ddp_tcp_local_address(const char *remote, uint16_t port, char *addres
     }
     /* Connecting a datagram socket only chooses the route. */
     fd = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    code = errno;
     if (fd >= 0) {
         do {
             is_known = connect(fd, found->ai_addr, found->ai_addrlen) == 0;

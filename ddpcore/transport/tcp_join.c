@@ -37,9 +37,10 @@ static bool is_greeting(const struct ddp_tcp_attach *attach, enum ddp_tcp_kind k
     return true;
 }
 
-/* It listened when it published where. Either another rank died first and this one has given up,
- * which the store will say, or it is the one that died. Nobody sets the key that is waited for. */
-static ddp_status is_gone(struct ddp_tcp_attach *attach, uint32_t member)
+/* It listened when it published where, or it was connected to. Either another rank died first and
+ * this one has given up, which the store will say, or it is the one that died. Nobody sets the key
+ * that is waited for. error: of the call that showed it; 0: its connection ended. */
+static ddp_status is_gone(struct ddp_tcp_attach *attach, uint32_t member, int error)
 {
     struct ddp_env *env = attach->endpoint->env;
     uint64_t patience_ns = ddp_clock_deadline_ns(env->clock, DEATH_REPORT_NS);
@@ -53,10 +54,14 @@ static ddp_status is_gone(struct ddp_tcp_attach *attach, uint32_t member)
                            patience_ns < attach->deadline_ns ? patience_ns : attach->deadline_ns);
     if (status != DDP_E_PEER_DIED) {
         attach->store->dead_rank = (int32_t)ddp_tcp_rank_of(attach, member);
+        ddp_recorder_event(env->recorder, DDP_EVENT_LINK_LOST, ddp_tcp_rank_of(attach, member),
+                           (uint64_t)(error == 0 ? DDP_LINK_ENDED : DDP_LINK_RESET),
+                           (uint64_t)error, 0, 0);
     }
-    return ddp_err_set(attach->err, DDP_E_PEER_DIED,
-                       "rank %u listens no more where it said; rank %d is dead",
-                       ddp_tcp_rank_of(attach, member), attach->store->dead_rank);
+    return ddp_err_set(attach->err, DDP_E_PEER_DIED, "rank %u %s; rank %d is dead",
+                       ddp_tcp_rank_of(attach, member),
+                       error == 0 ? "has left" : "listens no more where it said",
+                       attach->store->dead_rank);
 }
 
 static void start_again(struct ddp_tcp_peer *peer, struct ddp_tcp_caller *caller)
@@ -95,7 +100,7 @@ static ddp_status connect_to(struct ddp_tcp_attach *attach, uint32_t member)
         return DDP_OK;
     }
     if (errno == ECONNREFUSED) {
-        return is_gone(attach, member);
+        return is_gone(attach, member, errno);
     }
     if (!is_passing(errno)) {
         (void)ddp_err_set(attach->err, DDP_E_TIMEOUT, "rank %u cannot be reached: %s",
@@ -220,6 +225,16 @@ static void let_in(struct ddp_tcp_attach *attach)
     }
 }
 
+/* The connection to a member stands, and the one from it does not come. Nothing is sent on the
+ * former before the latter stands, so that there is nothing to be taken but its end. */
+static bool has_left(const struct ddp_tcp_attach *attach, uint32_t member)
+{
+    const struct ddp_tcp_peer *peer = &attach->endpoint->peers[member];
+    uint8_t byte;
+
+    return peer->in_fd < 0 && recv(peer->out_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 static ddp_status joining_poll(void *self)
 {
     struct ddp_tcp_attach *attach = self;
@@ -228,7 +243,13 @@ static ddp_status joining_poll(void *self)
     for (uint32_t i = 0; i < attach->config->member_count; i++) {
         ddp_status status = DDP_OK;
 
-        if (i == attach->config->member || attach->callers[i].state == DDP_TCP_CALL_DONE) {
+        if (i == attach->config->member) {
+            continue;
+        }
+        if (attach->callers[i].state == DDP_TCP_CALL_DONE) {
+            if (has_left(attach, i)) {
+                return is_gone(attach, i, 0);
+            }
             continue;
         }
         if (attach->callers[i].state != DDP_TCP_CALL_GREETED) {
@@ -255,14 +276,15 @@ ddp_status ddp_tcp_join(struct ddp_tcp_attach *attach)
     const struct ddp_pollable joining = {joining_poll, NULL, attach};
     struct ddp_env *env = attach->endpoint->env;
     ddp_status status = ddp_wait(env->idle, env->clock, &joining, attach->deadline_ns);
+    const struct ddp_err so_far = *attach->err;
 
     for (uint32_t i = 0; i < attach->config->member_count && status == DDP_E_TIMEOUT; i++) {
         if (i != attach->config->member && (attach->callers[i].state != DDP_TCP_CALL_DONE ||
                                             attach->endpoint->peers[i].in_fd < 0)) {
             return ddp_err_set(attach->err, status, "no connection %s rank %u in time%s%s",
                                attach->callers[i].state != DDP_TCP_CALL_DONE ? "to" : "from",
-                               ddp_tcp_rank_of(attach, i), attach->err->text[0] != '\0' ? "; " : "",
-                               attach->err->text);
+                               ddp_tcp_rank_of(attach, i), so_far.text[0] != '\0' ? "; " : "",
+                               so_far.text);
         }
     }
     return status;

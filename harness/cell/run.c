@@ -276,7 +276,7 @@ static ddp_status check(struct harness_cell *cell, struct harness_emulation_inpu
     if (cell->trace.lost_count > 0) {
         cell->findings.is_evidence_lost = true;
         (void)snprintf(cell->findings.lost_text, sizeof cell->findings.lost_text,
-                       "%llu recorder entries were torn or overwritten",
+                       "%llu recorder entries were torn, overwritten or malformed",
                        (unsigned long long)cell->trace.lost_count);
     }
     add_diagnoses(cell);

@@ -138,6 +138,7 @@ static void check_layout(const struct harness_emulation *e, uint32_t rank, struc
     size_t step_count = 0;
     size_t shape_count = 0;
     size_t rebuilt_count = 0;
+    size_t config_count = 0;
     const struct harness_trace_event *const *losses =
         harness_index_list(&e->index, rank, DDP_EVENT_LOSS, &step_count);
     bool is_rebuilt; /* it trained with the new buckets */
@@ -153,6 +154,11 @@ static void check_layout(const struct harness_emulation *e, uint32_t rank, struc
     if (shape_count != e->params.count) {
         harness_gap_set(out, "rank %u recorded the shapes of %zu of its %zu parameters", rank,
                         shape_count, e->params.count);
+    }
+    (void)harness_index_list(&e->index, rank, DDP_EVENT_DDP_CONFIG, &config_count);
+    if (config_count != 1) {
+        harness_gap_set(out, "rank %u recorded %zu times what it is configured with", rank,
+                        config_count);
     }
     if (count != e->params.count && (rebuilt_count != 1 || count != 2 * e->params.count)) {
         harness_gap_set(out, "rank %u put %zu of its %zu parameters into buckets", rank, count,

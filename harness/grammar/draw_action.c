@@ -135,6 +135,7 @@ static void draw_call(struct harness_draw_site *site)
     io->call = calls[harness_draw_below(draw, sizeof calls / sizeof calls[0])];
     io->error = errors[harness_draw_below(draw, sizeof errors / sizeof errors[0])];
     io->times = harness_draw_below(draw, 2);
+    io->flip = -1;
 }
 
 /* Another rank or world size, or nothing that says who the rank is. */

@@ -137,8 +137,8 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
         return job->layer_count > 1 && job->job->ranks > 2 ? HARNESS_GRAMMAR_AT_START
                                                            : HARNESS_GRAMMAR_NOWHERE;
     case DDP_FAULT_POINT_CONFIG:
-        /* Strict semantics compare configurations; whoever differs is plain from three ranks on. */
-        return job->job->semantics == HARNESS_SEMANTICS_STRICT && job->job->ranks > 2
+        /* Strict semantics compare configurations; the plan says who differs. */
+        return job->job->semantics == HARNESS_SEMANTICS_STRICT && job->job->ranks > 1
                    ? HARNESS_GRAMMAR_AT_START
                    : HARNESS_GRAMMAR_NOWHERE;
     case DDP_FAULT_POINT_MODEL_BUFFERS:

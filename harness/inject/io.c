@@ -13,7 +13,9 @@
 struct armed {
     bool is_armed, has_struck, is_recorded;
     uint64_t hit;
-    uint64_t calls, sizes; /* seen so far, at the call's point and at the one of its size */
+    /* Seen so far, at the call's point, at the one of its size and at the one of what it brought.
+     */
+    uint64_t calls, sizes, contents;
 };
 
 struct harness_io {
@@ -59,21 +61,51 @@ static int next_error(struct harness_io *io, enum harness_io_call call)
     return error;
 }
 
-static bool is_next_short(struct harness_io *io, enum harness_io_call call)
+/* Whether the call moves a part: one does ahead of those that fail, else so many as `times` says.
+ * Not 0: how much, at most; SIZE_MAX: half. */
+static size_t next_size(struct harness_io *io, enum harness_io_call call)
 {
-    bool is_short = false;
+    size_t size_bytes = 0;
+
+    for (uint32_t i = 0; i < io->plan->fault_count; i++) {
+        const struct harness_io_fault *fault = &io->plan->faults[i].action.io;
+        const uint64_t times = fault->error != 0 ? 1 : fault->times;
+        struct armed *armed = &io->armed[i];
+        uint64_t number;
+
+        if (!armed->is_armed || !is_call(&io->plan->faults[i], call)) {
+            continue;
+        }
+        number = armed->sizes++;
+        if (fault->is_short && number >= fault->after &&
+            (times == 0 || number - fault->after < times)) {
+            armed->has_struck = true;
+            size_bytes = fault->bytes > 0 ? (size_t)fault->bytes : SIZE_MAX;
+        }
+    }
+    return size_bytes;
+}
+
+/* The bit that is flipped of what the call brought, from 1 on; 0: none. */
+static size_t next_flip(struct harness_io *io, enum harness_io_call call)
+{
+    size_t bit = 0;
 
     for (uint32_t i = 0; i < io->plan->fault_count; i++) {
         const struct harness_io_fault *fault = &io->plan->faults[i].action.io;
         struct armed *armed = &io->armed[i];
+        uint64_t number;
 
-        if (armed->is_armed && is_call(&io->plan->faults[i], call) &&
-            armed->sizes++ == fault->after && fault->is_short) {
+        if (!armed->is_armed || !is_call(&io->plan->faults[i], call) || fault->flip < 0) {
+            continue;
+        }
+        number = armed->contents++;
+        if (number >= fault->after && (fault->times == 0 || number - fault->after < fault->times)) {
             armed->has_struck = true;
-            is_short = true;
+            bit = (size_t)fault->flip + 1;
         }
     }
-    return is_short;
+    return bit;
 }
 
 /* What has struck and was not recorded is. */
@@ -92,48 +124,57 @@ static void record(struct harness_io *io)
 
 /* --- libfiu ----------------------------------------------------------------------------------- */
 
-static int decide(enum harness_io_call call, bool is_size, int *failnum, void **failinfo)
+static int decide(enum harness_io_call call, enum harness_io_question question, int *failnum,
+                  void **failinfo)
 {
-    int error = 0;
+    struct harness_io *io = harness_io_is_of_process(call) ? of_process : asked;
+    size_t answer = 0;
 
-    if (harness_io_is_of_process(call)) {
-        if (of_process != NULL && !is_size) {
-            error = next_error(of_process, call);
-            record(of_process);
-        }
-    } else if (asked != NULL) {
-        error = is_size ? is_next_short(asked, call) : next_error(asked, call);
+    if (io != NULL) {
+        answer = question == HARNESS_IO_FAILS  ? (size_t)next_error(io, call)
+                 : question == HARNESS_IO_SIZE ? next_size(io, call)
+                                               : next_flip(io, call);
     }
-    *failnum = error != 0;
-    *failinfo = (void *)(intptr_t)error; /* what the preload library sets errno to */
+    if (io != NULL && io == of_process) {
+        record(io);
+    }
+    *failnum = answer != 0;
+    *failinfo = (void *)answer; /* of a failure, what the preload library sets errno to */
     return *failnum;
 }
 
-#define X(id, name, point, meaning)                                                            \
-    static int decide_##id(const char *at, int *failnum, void **failinfo, unsigned int *flags) \
-    {                                                                                          \
-        (void)at;                                                                              \
-        (void)flags;                                                                           \
-        return decide(id, false, failnum, failinfo);                                           \
-    }                                                                                          \
-    static int decide_size_##id(const char *at, int *failnum, void **failinfo,                 \
-                                unsigned int *flags)                                           \
-    {                                                                                          \
-        (void)at;                                                                              \
-        (void)flags;                                                                           \
-        return decide(id, true, failnum, failinfo);                                            \
+#define ANSWER(id, question)                                                                       \
+    static int question##_##id(const char *at, int *failnum, void **failinfo, unsigned int *flags) \
+    {                                                                                              \
+        (void)at;                                                                                  \
+        (void)flags;                                                                               \
+        return decide(id, question, failnum, failinfo);                                            \
     }
+#define X(id, name, point, meaning) \
+    ANSWER(id, HARNESS_IO_FAILS)    \
+    ANSWER(id, HARNESS_IO_SIZE)     \
+    ANSWER(id, HARNESS_IO_CONTENT)
 HARNESS_IO_CALL_TABLE(X)
 #undef X
+#undef ANSWER
 
 static const struct {
-    const char *point, *size_point;
-    external_cb_t *decide, *decide_size;
-} calls[HARNESS_IO_CALL_COUNT] = {
-#define X(id, name, point, meaning) {point, point "/reduce", decide_##id, decide_size_##id},
+    const char *point;
+    external_cb_t *decide;
+} calls[HARNESS_IO_CALL_COUNT][HARNESS_IO_QUESTION_COUNT] = {
+#define X(id, name, point, meaning)                               \
+    {[HARNESS_IO_FAILS] = {point, HARNESS_IO_FAILS_##id},         \
+     [HARNESS_IO_SIZE] = {point "/reduce", HARNESS_IO_SIZE_##id}, \
+     [HARNESS_IO_CONTENT] = {point "/flip", HARNESS_IO_CONTENT_##id}},
     HARNESS_IO_CALL_TABLE(X)
 #undef X
 };
+
+size_t harness_io_of_process(enum harness_io_call call, enum harness_io_question question)
+{
+    return of_process != NULL && fiu_fail(calls[call][question].point) != 0 ? (size_t)fiu_failinfo()
+                                                                            : 0;
+}
 
 /* Calls that are enabled now, so that closing disables exactly these. */
 static bool is_open[HARNESS_IO_CALL_COUNT];
@@ -147,9 +188,11 @@ ddp_status harness_io_open(const struct harness_plan *plan, struct ddp_err *err)
             continue;
         }
         is_open[call] = true;
-        if (fiu_enable_external(calls[call].point, 1, NULL, 0, calls[call].decide) != 0 ||
-            fiu_enable_external(calls[call].size_point, 1, NULL, 0, calls[call].decide_size) != 0) {
-            return ddp_err_set(err, DDP_E_SYSTEM, "libfiu refused the point %s", calls[call].point);
+        for (unsigned k = 0; k < HARNESS_IO_QUESTION_COUNT; k++) {
+            if (fiu_enable_external(calls[call][k].point, 1, NULL, 0, calls[call][k].decide) != 0) {
+                return ddp_err_set(err, DDP_E_SYSTEM, "libfiu refused the point %s",
+                                   calls[call][k].point);
+            }
         }
     }
     return DDP_OK;
@@ -158,11 +201,10 @@ ddp_status harness_io_open(const struct harness_plan *plan, struct ddp_err *err)
 void harness_io_close(void)
 {
     for (unsigned i = 0; i < HARNESS_IO_CALL_COUNT; i++) {
-        if (is_open[i]) {
-            (void)fiu_disable(calls[i].point);
-            (void)fiu_disable(calls[i].size_point);
-            is_open[i] = false;
+        for (unsigned k = 0; is_open[i] && k < HARNESS_IO_QUESTION_COUNT; k++) {
+            (void)fiu_disable(calls[i][k].point);
         }
+        is_open[i] = false;
     }
 }
 
@@ -199,7 +241,8 @@ static int ask(const struct harness_io *io, enum harness_io_call call)
     int error = io->is_asking ? EINTR : 0;
 
     while (error == EINTR) {
-        error = fiu_fail(calls[call].point) != 0 ? (int)(intptr_t)fiu_failinfo() : 0;
+        error =
+            fiu_fail(calls[call][HARNESS_IO_FAILS].point) != 0 ? (int)(intptr_t)fiu_failinfo() : 0;
         if (call == HARNESS_IO_CLOSE) {
             break;
         }
@@ -209,7 +252,7 @@ static int ask(const struct harness_io *io, enum harness_io_call call)
 
 static bool ask_size(const struct harness_io *io, enum harness_io_call call)
 {
-    return io->is_asking && fiu_fail(calls[call].size_point) != 0;
+    return io->is_asking && fiu_fail(calls[call][HARNESS_IO_SIZE].point) != 0;
 }
 
 static ddp_status fail(int error, const char *what, const char *path, struct ddp_err *err)

@@ -20,6 +20,17 @@ struct ddp_files *harness_io_files(struct harness_io *io, struct ddp_files *inne
  * count from now on. The event fault.fired is recorded when the first of them fails. */
 void harness_io_arm(struct harness_io *io, uint32_t fault, uint64_t hit);
 
+/* What is asked of a call of the process that libfiu's preload library does not ask itself
+ * (socket.c). */
+enum harness_io_question {
+    HARNESS_IO_FAILS,   /* the errno that it fails with */
+    HARNESS_IO_SIZE,    /* how much it moves at most; SIZE_MAX: half */
+    HARNESS_IO_CONTENT, /* the bit that is flipped of what it brought, from 1 on */
+    HARNESS_IO_QUESTION_COUNT
+};
+/* 0: nothing is done to it. */
+size_t harness_io_of_process(enum harness_io_call call, enum harness_io_question question);
+
 /* Enable the calls that the plan names. */
 DDP_MUST_USE ddp_status harness_io_open(const struct harness_plan *plan, struct ddp_err *err);
 void harness_io_close(void);

@@ -214,3 +214,32 @@ const char *harness_expect_text(const struct harness_plan *plan,
                    harness_rank_set_text(&culprits, ranks), step, bucket);
     return out;
 }
+
+static bool has_fired(const struct harness_plan *plan, const uint32_t *fired_count, uint32_t rank)
+{
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        if (fired_count[i] > 0 && plan->faults[i].at.rank == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool harness_expect_is_crash_unplanned(const struct harness_plan *plan,
+                                       const struct harness_findings *findings,
+                                       const uint32_t *fired_count)
+{
+    for (size_t i = 0; i < findings->count && !findings->is_evidence_lost; i++) {
+        const struct harness_finding *finding = &findings->items[i];
+
+        for (uint32_t k = 0;
+             finding->cause < 0 && finding->verdict == HARNESS_VERDICT_CRASH_SIGNALED &&
+             k < harness_rank_set_count(&finding->culprits);
+             k++) {
+            if (!has_fired(plan, fired_count, harness_rank_set_at(&finding->culprits, k))) {
+                return true;
+            }
+        }
+    }
+    return false;
+}

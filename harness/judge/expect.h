@@ -28,6 +28,13 @@ const char *harness_expect_text(const struct harness_plan *plan,
                                 const struct harness_expect_finding *expected, struct ddp_mem *mem,
                                 char *out, size_t size_bytes);
 
+/* Whether a rank was ended by a signal of its own, and no fault fired on it: that follows from
+ * none.
+ */
+bool harness_expect_is_crash_unplanned(const struct harness_plan *plan,
+                                       const struct harness_findings *findings,
+                                       const uint32_t *fired_count);
+
 #ifdef __cplusplus
 }
 #endif

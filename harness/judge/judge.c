@@ -14,8 +14,7 @@
 #include "harness/judge/order.h"
 #include "harness/plan/plan.h"
 
-/* A text that says where a finding differs. */
-#define DIFFERENCE_BYTES 512
+#define DIFFERENCE_BYTES 512 /* a text that says where a finding differs */
 
 struct judge {
     const struct harness_plan *plan;
@@ -480,10 +479,11 @@ void harness_judge(const struct harness_plan *plan, struct harness_findings *fin
     judge_words(&judge);
     judge_leaks(&judge);
     /* If a fault never fired, this is not the planned run. What is missing in it, or follows from
-     * the faults that did fire, is INCONCLUSIVE; but if none fired, what was found is the job's own
-     * failure. */
+     * those that did, is INCONCLUSIVE; but if none fired, what was found is the job's own failure,
+     * and so is a rank that crashed without one. */
     if (fired_faults < plan->fault_count && out->outcome == HARNESS_OUTCOME_FAIL &&
-        (fired_faults > 0 || !is_own_failure(&judge))) {
+        (fired_faults > 0 ? !harness_expect_is_crash_unplanned(plan, findings, facts->fired_count)
+                          : !is_own_failure(&judge))) {
         out->outcome = HARNESS_OUTCOME_INCONCLUSIVE;
     }
     if (plan->canary.is_set) {

@@ -1,6 +1,8 @@
 /* Paths from a cause to a value that differs. */
 #include "harness/judge/value.h"
 
+#include "ddpcore/seam/option.h"
+
 /* The used map of that step came out of mixed operations: it says which gradients are copied back
  * and used. */
 static bool is_map_mixed(const struct harness_paths *paths, const struct harness_finding *a,
@@ -177,4 +179,32 @@ bool harness_value_is_misread(const struct harness_paths *paths, const struct ha
     (void)paths;
     (void)b;
     return a->oracle == HARNESS_ORACLE_MODEL;
+}
+
+/* Of a rank that divides at another place than planned: what it puts into sums and takes out of
+ * them has another factor, in every step. */
+bool harness_value_is_configured_so(const struct harness_paths *paths,
+                                    const struct harness_finding *a,
+                                    const struct harness_finding *b)
+{
+    const bool is_planned = paths->plan->job.gradient_scale == HARNESS_GRADIENT_SCALE_POST;
+    const uint32_t count = harness_rank_set_count(&b->culprits);
+
+    if (a->oracle != HARNESS_ORACLE_MODEL || count == 0 ||
+        (b->verdict != HARNESS_VERDICT_VALUE_SCALED &&
+         b->verdict != HARNESS_VERDICT_VALUE_DUPLICATED)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t rank = harness_rank_set_at(&b->culprits, i);
+        size_t config_count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&paths->index, rank, DDP_EVENT_DDP_CONFIG, &config_count);
+
+        if (config_count == 0 || !harness_rank_set_has(&a->culprits, rank) ||
+            (list[0]->entry.arg[2] >> DDP_OPTION_GRADIENT_SCALE & 1) == (uint64_t)is_planned) {
+            return false;
+        }
+    }
+    return true;
 }

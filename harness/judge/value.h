@@ -36,6 +36,9 @@ bool harness_value_is_received(const struct harness_paths *paths, const struct h
                                const struct harness_finding *b);
 bool harness_value_is_copied_so(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b);
+bool harness_value_is_configured_so(const struct harness_paths *paths,
+                                    const struct harness_finding *a,
+                                    const struct harness_finding *b);
 bool harness_value_is_misread(const struct harness_paths *paths, const struct harness_finding *a,
                               const struct harness_finding *b);
 

@@ -81,9 +81,8 @@ static void say_planned(const struct harness_emulation *e, uint32_t param, char 
     say_shape(dims, text, size_bytes);
 }
 
-/* Where ranks wrap their models: models and configurations are compared there, if they are. */
-static void place_at_wrapping(const struct harness_emulation *e, uint64_t seq,
-                              struct harness_finding *finding)
+void harness_model_place(const struct harness_emulation *e, uint64_t seq,
+                         struct harness_finding *finding)
 {
     const struct harness_op *verify = harness_program_at(e->input->program, seq);
 
@@ -102,7 +101,7 @@ static void describe(const struct harness_emulation *e, const struct drift *drif
     char own[96] = "missing";
     char planned[96];
 
-    place_at_wrapping(e, 1, finding);
+    harness_model_place(e, 1, finding);
     if (drift->dims != NULL) {
         say_shape(drift->dims, own, sizeof(own));
     }
@@ -169,7 +168,7 @@ static void add_misread(const struct harness_emulation *e, uint32_t rank, uint64
     harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_CORRUPTED, HARNESS_ORACLE_MODEL,
                          HARNESS_MODE_PROVABLE);
     harness_rank_set_add(&finding.culprits, rank);
-    place_at_wrapping(e, seq, &finding);
+    harness_model_place(e, seq, &finding);
     (void)snprintf(finding.text, sizeof(finding.text),
                    "rank %u saw another model in the exchange %llu, and all ranks described the "
                    "plan's: what it compared is not what was sent",
@@ -312,7 +311,7 @@ static void check_layouts(const struct harness_emulation *e, struct harness_find
         if (is_behind_rebuild(e, r, moved)) {
             place_at_rebuild(e, &finding);
         } else {
-            place_at_wrapping(e, 1, &finding);
+            harness_model_place(e, 1, &finding);
         }
         harness_finding_add_param(&finding, (uint32_t)moved->arg[1]);
         (void)snprintf(finding.text, sizeof(finding.text),
@@ -358,6 +357,7 @@ ddp_status harness_check_model(const struct harness_emulation *e, struct harness
             harness_findings_add(out, &finding);
         }
     }
+    harness_model_check_config(e, out);
     check_lists(e, out);
     if (out->count == before) {
         check_layouts(e, out);

@@ -34,6 +34,16 @@ DDP_MUST_USE ddp_status harness_check_evaluations(const struct harness_emulation
                                                   struct harness_findings *out,
                                                   struct ddp_err *err);
 
+/* Where ranks wrap their models: models and configurations are compared there, if they are. seq: of
+ * that comparison. */
+void harness_model_place(const struct harness_emulation *emulation, uint64_t seq,
+                         struct harness_finding *finding);
+/* Ranks that wrapped their models with other options than planned (oracle model). */
+void harness_model_check_config(const struct harness_emulation *emulation,
+                                struct harness_findings *out);
+/* The rank ended with an error of its own and lost nobody before: it closed its connections, though
+ * it recorded its end only then, and whoever calls it dead is right. */
+bool harness_usage_gave_up(const struct harness_emulation *emulation, uint32_t rank);
 /* usage_links.c: the part about connections that broke between ranks that live; false: none did.
  * ends: the ranks of the one that broke first. */
 bool harness_usage_check_links(const struct harness_emulation *emulation,

@@ -23,6 +23,26 @@ static bool is_alive_after(const struct harness_emulation *e, uint32_t rank, uin
     return end != NULL && end->entry.time_ns > time_ns;
 }
 
+bool harness_usage_gave_up(const struct harness_emulation *e, uint32_t rank)
+{
+    const struct harness_trace_event *end = harness_index_end(&e->index, rank);
+    size_t count = 0;
+
+    (void)harness_index_list(&e->index, rank, DDP_EVENT_LINK_LOST, &count);
+    if (end == NULL || count > 0) {
+        return false;
+    }
+    switch (harness_index_status(end->entry.arg[0])) {
+    case DDP_OK:
+    case DDP_E_TIMEOUT:
+    case DDP_E_PEER_DIED:
+    case DDP_E_REVOKED:
+        return false;
+    default:
+        return true;
+    }
+}
+
 /* The first loss of a rank that lived; NULL: there is none. */
 static const struct harness_trace_event *first_break(const struct harness_emulation *e)
 {
@@ -38,6 +58,7 @@ static const struct harness_trace_event *first_break(const struct harness_emulat
 
             if (entry->arg[0] < e->world && entry->arg[1] < DDP_LINK_COUNT &&
                 is_alive_after(e, (uint32_t)entry->arg[0], entry->time_ns) &&
+                !harness_usage_gave_up(e, (uint32_t)entry->arg[0]) &&
                 (first == NULL || entry->time_ns < first->entry.time_ns)) {
                 first = list[i];
             }

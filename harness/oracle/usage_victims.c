@@ -51,7 +51,7 @@ static bool is_over_at(const struct harness_emulation *e, uint32_t rank, uint64_
 {
     const struct harness_trace_event *end = harness_index_end(&e->index, rank);
 
-    return end == NULL || end->entry.time_ns <= time_ns;
+    return end == NULL || end->entry.time_ns <= time_ns || harness_usage_gave_up(e, rank);
 }
 
 /* A rank that ended with PEER_DIED or REVOKED, and the peer of its first error. */

@@ -217,7 +217,8 @@ enum harness_arg_field { HARNESS_ARG_TABLE(HARNESS_KIND_ENUM) HARNESS_ARG_FIELD_
     X(SIGTERM)
 
 /* Calls that a fault may strike: those of a rank's files; from socket on those of its process, on
- * real processes only. X(identifier, name, libfiu's point, what it is used for) */
+ * real processes only. The points are libfiu's own; those that its preload library does not know
+ * are asked at in harness/inject/socket.c. X(identifier, name, point, what it is used for) */
 #define HARNESS_IO_CALL_TABLE(X)                                                                 \
     X(HARNESS_IO_OPEN, "open", "posix/io/oc/open", "make a file, read one, sync its folder")     \
     X(HARNESS_IO_READ, "read", "posix/io/rw/read", "read a checkpoint")                          \
@@ -229,7 +230,14 @@ enum harness_arg_field { HARNESS_ARG_TABLE(HARNESS_KIND_ENUM) HARNESS_ARG_FIELD_
     X(HARNESS_IO_SEND, "send", "posix/io/net/send", "ask the store, send over tcp")              \
     X(HARNESS_IO_RECV, "recv", "posix/io/net/recv", "hear from the store, receive over tcp")     \
     X(HARNESS_IO_FTRUNCATE, "ftruncate", "posix/io/rw/ftruncate", "size shared memory")          \
-    X(HARNESS_IO_MMAP, "mmap", "posix/mm/mmap", "map shared memory")
+    X(HARNESS_IO_MMAP, "mmap", "posix/mm/mmap", "map shared memory")                             \
+    X(HARNESS_IO_LISTEN, "listen", "posix/io/net/listen", "be reached by ranks over tcp")        \
+    X(HARNESS_IO_ACCEPT, "accept", "ddprove/accept", "let in a rank over tcp")                   \
+    X(HARNESS_IO_SETSOCKOPT, "setsockopt", "ddprove/setsockopt", "set a connection up")          \
+    X(HARNESS_IO_EPOLL_CREATE, "epoll_create", "ddprove/epoll_create", "watch connections")      \
+    X(HARNESS_IO_EPOLL_CTL, "epoll_ctl", "ddprove/epoll_ctl", "watch one more connection")       \
+    X(HARNESS_IO_EPOLL_WAIT, "epoll_wait", "ddprove/epoll_wait", "see which ones have news")     \
+    X(HARNESS_IO_GETRANDOM, "getrandom", "ddprove/getrandom", "draw a number for a connection")
 enum harness_io_call { HARNESS_IO_CALL_TABLE(HARNESS_KIND_ENUM) HARNESS_IO_CALL_COUNT };
 /* A call of a rank's process, not of its files. */
 static inline bool harness_io_is_of_process(enum harness_io_call call)
@@ -244,6 +252,7 @@ static inline bool harness_io_is_of_process(enum harness_io_call call)
     X(ECONNREFUSED)            \
     X(ECONNRESET)              \
     X(EDQUOT)                  \
+    X(EHOSTUNREACH)            \
     X(EINTR)                   \
     X(EIO)                     \
     X(EMFILE)                  \
@@ -251,7 +260,9 @@ static inline bool harness_io_is_of_process(enum harness_io_call call)
     X(ENFILE)                  \
     X(ENOMEM)                  \
     X(ENOSPC)                  \
-    X(EROFS)
+    X(EPIPE)                   \
+    X(EROFS)                   \
+    X(ETIMEDOUT)
 
 /* Variables by which launchers tell a rank who it is (ddpcore/store/store.h).
  * X(identifier, name, meaning) */

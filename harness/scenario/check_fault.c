@@ -149,18 +149,28 @@ ddp_status harness_scenario_check_io(const struct harness_reader *reader,
                                      const struct harness_yaml_node *map, void *kept)
 {
     const struct harness_io_fault *io = kept;
-    bool has_size = io->call == HARNESS_IO_READ || io->call == HARNESS_IO_WRITE;
+    bool is_message = io->call == HARNESS_IO_SEND || io->call == HARNESS_IO_RECV;
+    bool has_size = is_message || io->call == HARNESS_IO_READ || io->call == HARNESS_IO_WRITE;
 
     if (!io->is_set) {
         return DDP_OK;
     }
     if (io->is_short && !has_size) {
         return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_IO_short), reader->err,
-                                 DDP_E_INVALID, "only read and write can be short");
+                                 DDP_E_INVALID, "only read, write, send and recv can be short");
     }
-    if (!io->is_short && io->error == 0) {
+    if (io->bytes > 0 && !(io->is_short && is_message)) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_IO_bytes), reader->err,
+                                 DDP_E_INVALID, "bytes is for send and recv with short: true");
+    }
+    if (io->flip >= 0 && (io->call != HARNESS_IO_RECV || io->is_short || io->error != 0)) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_IO_flip), reader->err,
+                                 DDP_E_INVALID, "flip is for recv, without errno and short");
+    }
+    if (!io->is_short && io->error == 0 && io->flip < 0) {
         return harness_yaml_fail(map, reader->err, DDP_E_INVALID,
-                                 "io needs errno, or short: true for a call that moves a part");
+                                 "io needs errno, or short: true for a call that moves a part, or "
+                                 "flip for one that brings something wrong");
     }
     if (io->error == EINTR && io->times == 0) {
         return harness_yaml_fail(map, reader->err, DDP_E_INVALID,

@@ -2,6 +2,7 @@
  * memory. Every choice comes from the seed, so the same configuration gives the same bytes. */
 #include "harness/sim/sim.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -143,6 +144,45 @@ static ddp_status sim_open(struct harness_sim *sim, struct ddp_err *err)
     return harness_sim_monitor_init(sim);
 }
 
+static void report(struct harness_sim *sim, enum harness_verdict verdict, const char *text,
+                   size_t count)
+{
+    struct harness_finding finding;
+
+    harness_finding_init(&finding, sim->mem, verdict, HARNESS_ORACLE_LAUNCHER,
+                         HARNESS_MODE_PROVABLE);
+    (void)snprintf(finding.text, sizeof finding.text, "%s: %zu blocks", text, count);
+    (void)harness_conclusions_report(&sim->monitor.sampler.conclusions, &finding,
+                                     sim->scheduler.clock.time_ns);
+}
+
+/* The store and the messages, once no rank is left. They are the core's, as what ranks do is: if
+ * they keep memory, or it was written past its end, that is found like a rank's. Damaged memory is
+ * left as it is: whoever goes through it may be led anywhere. */
+static void close_net(struct harness_sim *sim, bool is_told)
+{
+    if (sim->net != NULL && !ddp_mem_pool_is_whole(sim->net_pool)) {
+        if (is_told) {
+            report(sim, HARNESS_VERDICT_CRASH_STORE,
+                   "memory of the store or of messages was written past its end",
+                   ddp_mem_pool_block_count(sim->net_pool));
+        }
+        sim->net = NULL;
+        sim->net_pool = NULL;
+    }
+    if (sim->net != NULL) {
+        ddp_loop_net_destroy(sim->net);
+        sim->net = NULL;
+    }
+    if (sim->net_pool != NULL && ddp_mem_pool_block_count(sim->net_pool) > 0 && is_told) {
+        report(sim, HARNESS_VERDICT_RESOURCE_LEAK,
+               "the store or the messages did not give back their memory",
+               ddp_mem_pool_block_count(sim->net_pool));
+    }
+    ddp_mem_pool_destroy(sim->net_pool);
+    sim->net_pool = NULL;
+}
+
 static void sim_close(struct harness_sim *sim)
 {
     for (uint32_t i = 0; sim->ranks != NULL && i < sim->world_size; i++) {
@@ -150,11 +190,7 @@ static void sim_close(struct harness_sim *sim)
             harness_sim_rank_reap(&sim->ranks[i]);
         }
     }
-    if (sim->net != NULL) {
-        ddp_loop_net_destroy(sim->net);
-    }
-    DDP_ASSERT(sim->net_pool == NULL || ddp_mem_pool_block_count(sim->net_pool) == 0);
-    ddp_mem_pool_destroy(sim->net_pool);
+    close_net(sim, false);
     harness_sim_scheduler_fini(&sim->scheduler);
     harness_sim_monitor_fini(sim);
     ddp_mem_free(sim->mem, sim->ranks);
@@ -328,6 +364,7 @@ static ddp_status sim_finish(struct harness_sim *sim, struct ddp_err *err)
     if (sim->scheduler.is_out_of_memory) {
         return DDP_E_NOMEM;
     }
+    close_net(sim, true);
     DDP_TRY(collect(sim));
     return sim->options.run_dir == NULL || sim->config->memory != NULL
                ? DDP_OK

@@ -55,6 +55,20 @@ static ddp_status reserve(struct harness_trace *trace, size_t extra)
     return DDP_OK;
 }
 
+/* What an event has no argument for is 0: else something was recorded that is printed nowhere. */
+static bool is_in_form(const struct ddp_event_entry *entry)
+{
+    for (unsigned i = DDP_EVENT_ARG_COUNT; i > 0; i--) {
+        if (ddp_event_arg((enum ddp_event)entry->event, i - 1)[0] != '\0') {
+            return true; /* the unused ones are the last */
+        }
+        if (entry->arg[i - 1] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 ddp_status harness_trace_add_ring(struct harness_trace *trace, uint32_t rank,
                                   const struct ddp_event_entry *ring, uint64_t ring_entry_count,
                                   uint64_t event_count)
@@ -67,7 +81,8 @@ ddp_status harness_trace_add_ring(struct harness_trace *trace, uint32_t rank,
 
         /* A rank may write anything into its memory. */
         if (ddp_ring_read(ring, ring_entry_count, index, &event->entry) == DDP_OK &&
-            event->entry.event < DDP_EVENT_COUNT && event->entry.phase < DDP_PHASE_COUNT) {
+            event->entry.event < DDP_EVENT_COUNT && event->entry.phase < DDP_PHASE_COUNT &&
+            is_in_form(&event->entry)) {
             event->rank = rank;
             trace->event_count++;
         } else {

@@ -89,6 +89,17 @@ static bool is_ended_ok(const struct harness_trace *trace, uint32_t rank)
     return end != NULL && end->entry.arg[0] == (uint64_t)DDP_OK;
 }
 
+/* What a checkpoint held that a later one has replaced: its file is not there to be compared. */
+static bool is_replaced(const struct harness_trace *trace, size_t at)
+{
+    for (size_t i = at + 1; i < trace->event_count; i++) {
+        if (trace->events[i].entry.event == (uint8_t)DDP_EVENT_CHECKPOINT_SAVED) {
+            return trace->events[at].entry.event == (uint8_t)DDP_EVENT_CHECKPOINT_SAVED;
+        }
+    }
+    return false;
+}
+
 static void try_events(struct sweep *sweep, size_t at, enum way way, int argument)
 {
     struct harness_trace trace;
@@ -103,6 +114,7 @@ static void try_events(struct sweep *sweep, size_t at, enum way way, int argumen
                  !is_ended_ok(&trace, trace.events[at].rank);
     is_skipped =
         is_skipped || is_harmless(&trace.events[at].entry, last_micro_of(&trace), way, argument);
+    is_skipped = is_skipped || (way == ALTER_ONE && argument > 0 && is_replaced(&trace, at));
     (void)snprintf(what, sizeof what, "event %s of rank %u, step %u, %s%s%s", ddp_event_name(event),
                    trace.events[at].rank, trace.events[at].entry.step, evidence_ways[way],
                    way == ALTER_ONE ? ", " : "",

@@ -92,6 +92,29 @@ CT_TEST(mem, grow_keeps_the_elements)
 }
 
 /* A pool counts what lives, and destroying it releases the rest (the leak checker watches). */
+CT_TEST(mem, pool_says_whether_it_is_whole)
+{
+    struct ddp_mem_pool *pool;
+    struct ddp_mem *mem;
+    char *first, *second;
+
+    CT_REQUIRE(ddp_mem_pool_create(&pool) == DDP_OK);
+    CT_CHECK(ddp_mem_pool_is_whole(pool));
+    mem = ddp_mem_pool_mem(pool);
+    first = ddp_mem_array(mem, 3, 1);
+    second = ddp_mem_array(mem, 5, 1);
+    CT_REQUIRE(first != NULL && second != NULL);
+    CT_CHECK(ddp_mem_pool_is_whole(pool));
+    second[5] ^= 1;
+    CT_CHECK(!ddp_mem_pool_is_whole(pool));
+    second[5] ^= 1;
+    first[3] ^= 1;
+    CT_CHECK(!ddp_mem_pool_is_whole(pool));
+    first[3] ^= 1;
+    CT_CHECK(ddp_mem_pool_is_whole(pool));
+    ddp_mem_pool_destroy(pool);
+}
+
 CT_TEST(mem, pool_counts_and_releases)
 {
     struct ddp_mem_pool *pool;

@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ddpcore/seam/option.h"
+#include "harness/plan/bucket.h"
 #include "tests/unit/oracle/oracle_job.h"
 
 /* The rank's last event, or NULL. */
@@ -91,11 +93,23 @@ void oracle_job_begin(struct oracle_job *job, uint32_t rank)
 
     const uint64_t told[5] = {rank, ORACLE_JOB_RANKS, 0, 0, 0};
     const uint64_t nothing[5] = {0};
+    size_t caps[2];
+
+    harness_bucket_caps(&job->plan.job, &caps[1], &caps[0]);
+    const uint64_t config[5] = {
+        caps[0], caps[1],
+        (uint64_t)(job->plan.job.semantics == HARNESS_SEMANTICS_PYTORCH) << DDP_OPTION_SEMANTICS |
+            (uint64_t)(job->plan.job.bucket_order == HARNESS_BUCKET_ORDER_PYTORCH)
+                << DDP_OPTION_BUCKET_ORDER |
+            (uint64_t)job->plan.job.broadcast_buffers << DDP_OPTION_BROADCAST_BUFFERS |
+            (uint64_t)job->plan.job.find_unused_parameters << DDP_OPTION_FIND_UNUSED,
+        0, 0};
 
     oracle_job_add_event(job, rank, DDP_EVENT_RANK_BEGIN, 0, arg);
     oracle_job_add_event(job, rank, DDP_EVENT_RANK_HOLDS, 0, nothing);
     oracle_job_enter(job, rank, 0, DDP_PHASE_RENDEZVOUS);
     oracle_job_add_event(job, rank, DDP_EVENT_RANK_TOLD, 0, told);
+    oracle_job_add_event(job, rank, DDP_EVENT_DDP_CONFIG, 0, config);
     for (size_t p = 0; p < job->param_count; p++) {
         uint64_t shape[5] = {p};
 

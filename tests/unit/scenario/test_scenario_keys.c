@@ -8,8 +8,7 @@
 enum { SETS_MAX = 4, SET_BYTES = 128 };
 
 /* Every section has a place in it, or can be made by a set. */
-static const char base[] = "# Every key has its turn.\n"
-                           "id: control.keys\n"
+static const char base[] = "# Every key has its turn.\nid: control.keys\n"
                            "job: {ranks: 4, steps: 8, model: mlp, batch_per_rank: 8, "
                            "checkpoint_every: 2, optimizer: {kind: sgd}}\n"
                            "faults: [{at: {rank: 0}, point: collective/pre, do: {none: true}}]\n"
@@ -69,6 +68,8 @@ static const struct special {
     {HARNESS_ROW_IO_after, NULL, WITH_IO, NULL},
     {HARNESS_ROW_IO_short, "false", WITH_IO, NULL},
     {HARNESS_ROW_IO_times, NULL, WITH_IO, NULL},
+    {HARNESS_ROW_IO_bytes, NULL, "faults.0.do={io: {call: send, short: true}}", NULL},
+    {HARNESS_ROW_IO_flip, NULL, "faults.0.do={io: {call: recv, flip: 1}}", NULL},
     {HARNESS_ROW_RESTORE_edit, "truncate", NULL, NULL},
     {HARNESS_ROW_RESTORE_key, NULL, NULL, "restore.edit=drop_key"},
     {HARNESS_ROW_RESTORE_bytes, "7", "restore.edit=head", NULL},
@@ -483,7 +484,6 @@ CT_TEST(keys, defaults_mean_what_absence_means)
     for (unsigned i = 0; i < HARNESS_ROW_COUNT; i++) {
         const struct harness_key *key = harness_key((enum harness_row)i);
         char set[2 * SET_BYTES];
-        const char *sets[1] = {set};
 
         if (key->section != HARNESS_SECTION_JOB || key->fallback == NULL ||
             key->fallback[0] == '\0' || strcmp(key->key, "checkpoint_every") == 0) {
@@ -491,7 +491,7 @@ CT_TEST(keys, defaults_mean_what_absence_means)
         }
         (void)snprintf(set, sizeof(set), "job.%s=%s", key->key, key->fallback);
         ddp_text_init(&written, ddp_mem_system());
-        if (print_plan(base, sets, 1, &written)) {
+        if (print_plan(base, (const char *[]){set}, 1, &written)) {
             CT_CHECK_STR(ddp_text_str(&written), ddp_text_str(&absent));
         }
         ddp_text_fini(&written);

@@ -409,18 +409,20 @@ CT_TEST(trace, counts_firings)
 CT_TEST(trace, meaningless_entries_are_counted)
 {
     struct harness_trace trace;
-    struct ddp_event_entry ring[3];
+    struct ddp_event_entry ring[4];
 
     memset(ring, 0, sizeof ring);
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 4; i++) {
         ring[i].index = i + 1;
         ring[i].event = DDP_EVENT_LOSS;
+        ring[i].arg[0] = 7;
     }
     ring[0].event = DDP_EVENT_COUNT;
     ring[2].phase = DDP_PHASE_COUNT;
+    ring[3].arg[1] = 1; /* a loss has one argument */
     harness_trace_init(&trace, ddp_mem_system(), 1, "sim");
-    CT_CHECK_OK(harness_trace_add_ring(&trace, 0, ring, 3, 3));
-    CT_CHECK_EQ_U64(trace.lost_count, 2);
+    CT_CHECK_OK(harness_trace_add_ring(&trace, 0, ring, 4, 4));
+    CT_CHECK_EQ_U64(trace.lost_count, 3);
     CT_CHECK_EQ_U64(trace.event_count, 1);
     harness_trace_fini(&trace);
 }
