@@ -237,38 +237,6 @@ static enum harness_mode find_stuck(const struct harness_watch *watch,
     return HARNESS_MODE_PROVABLE;
 }
 
-/* Of ranks that hold each other, those that some other one of them waits for. The rest wait too,
- * and could all go on if these did. */
-static void find_circle(const struct harness_watch *watch, const struct harness_rank_set *stuck,
-                        struct harness_rank_set *out)
-{
-    uint32_t before;
-
-    *out = *stuck;
-    do {
-        struct harness_rank_set needed = harness_rank_set_in(out->ranks.mem);
-
-        before = harness_rank_set_count(out);
-        for (uint32_t i = 0; i < before; i++) {
-            const uint32_t rank = harness_rank_set_at(out, i);
-            bool is_needed = false;
-
-            for (uint32_t k = 0; k < before; k++) {
-                is_needed =
-                    is_needed ||
-                    (k != i && harness_watch_needs(watch, harness_rank_set_at(out, k), rank, NULL));
-            }
-            if (is_needed) {
-                harness_rank_set_add(&needed, rank);
-            }
-        }
-        *out = needed;
-    } while (!harness_rank_set_is_empty(out) && harness_rank_set_count(out) < before);
-    if (harness_rank_set_is_empty(out)) { /* for themselves, or for what is not known */
-        *out = *stuck;
-    }
-}
-
 /* What the finding's culprits have not come to. */
 static void say_missed(const struct harness_watch *watch, const struct harness_watch_wait *missed,
                        struct harness_finding *finding)
@@ -307,7 +275,7 @@ static void find_cycle(struct harness_watch *watch, const struct harness_watch_l
     begin(watch, HARNESS_VERDICT_HANG_CYCLE, mode, harness_rank_set_at(&stuck, 0), out, &finding);
     finding.detect_ns = (int64_t)(watch->now_ns - watch->change_ns);
     if (harness_rank_set_is_empty(&strays)) {
-        find_circle(watch, &stuck, &finding.culprits);
+        harness_watch_find_circle(watch, &stuck, &finding.culprits);
         harness_watch_say(&finding, "ranks %s wait for each other in a circle",
                           harness_rank_set_text(&finding.culprits, ranks));
         if (harness_rank_set_count(&finding.culprits) < harness_rank_set_count(&stuck)) {

@@ -209,9 +209,22 @@ bool harness_watch_is_gone(const struct harness_watch *watch, uint32_t rank);
 void harness_watch_find_strays(struct harness_watch *watch, const struct harness_rank_set *stuck,
                                struct harness_rank_set *strays, struct harness_watch_wait *out);
 
+/* Of ranks that hold each other, those that some other one of them waits for. The rest wait too,
+ * and could all go on if these did. */
+void harness_watch_find_circle(const struct harness_watch *watch,
+                               const struct harness_rank_set *stuck, struct harness_rank_set *out);
+
+/* peers.c */
+/* Of a circle among ranks that hold each other: the one that left out a call which all others
+ * posted behind the same calls. False: there is no telling. *out: that call. */
+bool harness_watch_find_odd(struct harness_watch *watch, const struct harness_rank_set *stuck,
+                            const struct harness_rank_set *circle, uint32_t *out_rank,
+                            struct harness_watch_wait *out);
+
 /* history.c */
 /* Of ranks that hold each other: those that went another way than all their past, in place of a
- * call that others wait for. *out: the first one's call. */
+ * call that others wait for; where the past says nothing, than all other ranks (peers.c). *out: the
+ * first one's call. */
 void harness_watch_find_strayed(struct harness_watch *watch, const struct harness_rank_set *stuck,
                                 struct harness_rank_set *strays, struct harness_watch_wait *out);
 
