@@ -33,7 +33,8 @@ class Calls:
     def where(self, hit):
         """The trigger: as a person would write it, by step or by how often it came."""
         words = [f"comm: {self.comm}", f"kind: {self.kind}", f"hit: {hit}"]
-        return ", ".join(words + ([f"elems: {self.elems}"] if self.elems is not None else []))
+        words += [f"elems: {self.elems}"] if self.elems is not None else []
+        return ", ".join(words + ([f"bucket: {self.bucket - 1}"] if self.bucket else []))
 
 
 def trainer(steps):
@@ -89,7 +90,7 @@ ACTIONS = {
     "double": ("corrupt: double", ("VALUE.DUPLICATED",)),
     "half": ("corrupt: half", ("VALUE.SCALED",)),
     "flip": ("corrupt: flip, bit: 30", ("VALUE.",)),
-    "nan": ("corrupt: nan", ("VALUE.NONFINITE",)),
+    "nan": ("corrupt: nan", ("VALUE.NONFINITE", "VALUE.DIVERGED")),
 }
 STOPPING = ("kill", "abort", "exit", "exit 0", "stop", "hang", "delay")
 OF_RESULT = STOPPING + ("flip", "nan")
@@ -155,7 +156,8 @@ def judge(case, said):
     if action == "delay":
         return "wrong", "a delay is no fault"
     is_unclear = case["ranks"] == 2 or case["hit"] < FEW
-    of_all = action in ("flip", "nan") or (action in ("zero", "double", "half") and case["ranks"] == 2)
+    of_all = action in ("flip", "nan") or (action in ("zero", "double", "half") and
+                                          (case["ranks"] == 2 or case["program"] == "python"))  # alike contributions
     if rank not in culprit and not (of_all and len(culprit) == 0):
         return "wrong", f"culprit {culprit}"
     if culprit != [rank] and not is_unclear and not of_all:

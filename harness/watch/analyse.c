@@ -124,6 +124,7 @@ static void find_gone(const struct harness_watch *watch, struct harness_findings
     for (uint32_t r = 0; r < watch->world_size; r++) {
         const struct harness_watch_rank *self = &watch->ranks[r];
         const enum harness_verdict verdict = harness_watch_crash_of(watch, r);
+        struct harness_rank_set others = harness_rank_set_in(out->mem);
         struct harness_finding finding;
 
         if (verdict == HARNESS_VERDICT_NONE) {
@@ -145,6 +146,11 @@ static void find_gone(const struct harness_watch *watch, struct harness_findings
                                                                   : "said that it was done");
         }
         say_where(watch, r, &finding);
+        if (verdict == HARNESS_VERDICT_CRASH_FINISHED_EARLY &&
+            harness_watch_is_either(watch, r, &others)) {
+            harness_rank_set_add_all(&finding.culprits, &others);
+            harness_watch_say(&finding, "; or those that wait made one call too many");
+        }
         add_victims(watch, &finding);
         harness_findings_add(out, &finding);
     }
@@ -452,6 +458,7 @@ void harness_watch_analyse(struct harness_watch *watch, const struct harness_wat
 {
     harness_watch_find_launch(watch, out);
     harness_watch_find_differences(watch, out);
+    harness_watch_find_extra(watch, out);
     find_gone(watch, out);
     harness_watch_find_given_up(watch, out);
     find_stopped(watch, out);

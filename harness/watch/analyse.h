@@ -100,6 +100,9 @@ enum harness_watch_habit harness_watch_habit_of(const struct harness_watch *watc
                                                 uint64_t seq, const struct harness_watch_call *call,
                                                 bool is_step_judged, uint32_t length);
 
+/* Of a group's calls those that nobody needs any more are given up. */
+void harness_watch_forget(struct harness_watch *watch, struct harness_watch_group *group);
+
 /* fit.c */
 /* What a rank did that posted another call than was due. */
 enum harness_watch_fit {
@@ -142,6 +145,16 @@ void harness_watch_find_absent(const struct harness_watch *watch,
 /* It ended by an error of its own inside a call that members had posted differently, or after it:
  * its library refused that. */
 bool harness_watch_is_refused(const struct harness_watch *watch, uint32_t rank);
+
+/* Some members wait in a call, and most others are done without it, as they said themselves: the
+ * former have made one call too many. */
+void harness_watch_find_extra(struct harness_watch *watch, struct harness_findings *out);
+
+/* Of a rank that is done while others wait for it: as many are done as wait, for the one call that
+ * comes next, in the same step. Either it left that out, or they made one too many. others: they.
+ */
+bool harness_watch_is_either(const struct harness_watch *watch, uint32_t rank,
+                             struct harness_rank_set *others);
 
 /* gave_up.c */
 /* The rank ended by an error, since a call of its failed for want of ranks that did not come, and

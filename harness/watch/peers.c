@@ -114,9 +114,9 @@ static bool says_left_out(const struct harness_watch *watch, const struct list *
     size_t before;
     size_t own;
 
-    while (at < other->count && (other->posts[at].seq != due->seq ||
-                                 !is_same_comm(watch, self, due->group, other,
-                                               other->posts[at].group))) {
+    while (at < other->count &&
+           (other->posts[at].seq != due->seq ||
+            !is_same_comm(watch, self, due->group, other, other->posts[at].group))) {
         at++;
     }
     before = at;

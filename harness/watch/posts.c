@@ -20,8 +20,8 @@ static size_t add(const struct harness_watch_call *call, size_t group, uint64_t 
     size_t count = 0;
 
     if (call->is_behind_messages) {
-        out[count++] = (struct harness_watch_post){HARNESS_WATCH_MESSAGES, 0, 2 * call->order,
-                                                   call->thread};
+        out[count++] =
+            (struct harness_watch_post){HARNESS_WATCH_MESSAGES, 0, 2 * call->order, call->thread};
     }
     out[count++] = (struct harness_watch_post){group, seq, 2 * call->order + 1, call->thread};
     return count;

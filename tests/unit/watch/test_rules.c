@@ -361,7 +361,7 @@ CT_TEST(unread, lost_posts_accuse_nobody)
     CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
     fake_wait(&job, 0, 0, 0, fake_post(&job, 0, 0, 10, 0));
     fake_look(&job, MS);
-    (void)fake_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "1");
+    (void)fake_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "0,1"); /* one call differs */
     fake_job_close(&job);
 }
 
