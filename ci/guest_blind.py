@@ -16,9 +16,6 @@ import shutil
 import subprocess
 import sys
 
-SUM = ("sum",)
-
-
 class Calls:
     """One call that a program makes again and again: `first` + `every` times how often it was made before is its
     number in the communicator, `times` how often it comes in all."""
@@ -53,15 +50,20 @@ def mesh(steps):
             Calls("MPI_Comm_dup", "all_reduce", 1, 1, 1, steps)]
 
 
+def core(steps):
+    return [Calls("world", "all_reduce", 10, 3, 2, steps, True, 1), Calls("world", "all_reduce", 640, 4, 2, steps, True, 2)]
+
+
 def python(steps):
     return [Calls("world", "all_reduce", None, 1, 1, steps, True)]
 
 
-# name: command, launcher, adapter, announces steps, calls, actions that data are judged of
+# name: command, launcher, adapter, announces steps, calls
 PROGRAMS = {
     "sockets": (["ddprove_guest_trainer"], "own", "none", True, trainer),
     "mpi": (["ddprove_mpi_trainer"], "mpirun", "mpi", False, mpi),
     "mesh": (["ddprove_mpi_mesh"], "mpirun", "mpi", False, mesh),
+    "core": (["ddprove_guest_core_trainer"], "own", "none", True, core),
     "python": (["python3", "{trainer}"], "own", "none", True, python),
 }
 
@@ -95,7 +97,6 @@ ACTIONS = {
 STOPPING = ("kill", "abort", "exit", "exit 0", "stop", "hang", "delay")
 OF_RESULT = STOPPING + ("flip", "nan")
 FEW = 4  # like calls before it, from which on the past tells
-WATCHED = ("skip", "dup", "count", "redop", "dtype", "root")  # of which other ranks tell who is right
 
 
 def draw(seed, number, names):

@@ -63,6 +63,25 @@ static inline uint64_t harness_watch_unchanged_ns(const struct harness_watch *wa
 void harness_watch_analyse(struct harness_watch *watch, const struct harness_watch_limits *limits,
                            struct harness_findings *out);
 
+/* analyse.c */
+/* A finding about a rank, where it is. */
+void harness_watch_begin(const struct harness_watch *watch, enum harness_verdict verdict,
+                         enum harness_mode mode, uint32_t rank, struct harness_findings *out,
+                         struct harness_finding *finding);
+/* Everybody that is left and waits, other than the culprits, is a victim. */
+void harness_watch_add_victims(const struct harness_watch *watch, struct harness_finding *finding);
+/* The call that others wait for, or the one that the rank itself is in, or the one in which others
+ * have waited for it until that failed. */
+void harness_watch_say_where(const struct harness_watch *watch, uint32_t rank,
+                             struct harness_finding *finding);
+
+/* endless.c */
+/* All members have come to a call, and it does not end: nothing has changed for as long as others
+ * may wait. */
+void harness_watch_find_endless(const struct harness_watch *watch,
+                                const struct harness_watch_limits *limits,
+                                struct harness_findings *out);
+
 /* differ.c */
 /* Compare what members posted, up to the last call that all of them have posted. */
 void harness_watch_find_differences(struct harness_watch *watch, struct harness_findings *out);

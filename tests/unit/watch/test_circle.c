@@ -377,6 +377,30 @@ CT_TEST(endless, members_that_were_never_seen)
     fake_job_close(&job);
 }
 
+/* All have posted the call, and one of them does not go on to wait for it: it is stuck before its
+ * next one. */
+CT_TEST(endless, a_rank_that_does_not_wait_for_what_it_posted)
+{
+    struct fake_job job;
+    const struct harness_finding *finding;
+
+    fake_job_begin(&job, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        const uint64_t seq = fake_post(&job, r, WORLD, 10, 0);
+
+        if (r != 1) {
+            fake_post(&job, r, WORLD, 20, 0);
+            fake_wait(&job, r, 0, WORLD, seq);
+        }
+    }
+    fake_look(&job, MS);
+    fake_look(&job, job.limits.silent_ns);
+    finding = fake_only(&job, HARNESS_VERDICT_HANG_HOST, "1");
+    CT_CHECK_EQ_U64(finding->op.seq, 2);
+    CT_CHECK_EQ_U64(harness_rank_set_count(&finding->victims), 2);
+    fake_job_close(&job);
+}
+
 /* --- messages, one way and back
  * ----------------------------------------------------------------------------
  */
