@@ -95,33 +95,61 @@ static ddp_status search(const char *folder, bool is_for_records, struct cli_fil
     return DDP_OK;
 }
 
-static bool is_same_file(const char *left, const char *right)
-{
-    struct stat a;
-    struct stat b;
+/* A file or folder by what it is, not by its name. at: its place in the list. */
+struct identity {
+    dev_t device;
+    ino_t inode;
+    size_t at;
+    bool is_there;
+};
 
-    return stat(left, &a) == 0 && stat(right, &b) == 0 && a.st_dev == b.st_dev &&
-           a.st_ino == b.st_ino;
+static int compare_identities(const void *left, const void *right)
+{
+    const struct identity *a = left;
+    const struct identity *b = right;
+
+    if (a->device != b->device) {
+        return a->device < b->device ? -1 : 1;
+    }
+    if (a->inode != b->inode) {
+        return a->inode < b->inode ? -1 : 1;
+    }
+    return a->at < b->at ? -1 : a->at > b->at;
 }
 
-/* Files that several operands name are run once. first: of the files that may repeat others. */
-static void drop_repeated(struct cli_files *files, size_t first)
+/* What several operands name is taken once, in the place of the first. Errors: E_NOMEM. */
+static ddp_status drop_repeated(struct cli_files *files)
 {
-    size_t kept = first;
+    size_t kept = 0;
+    struct identity *all = calloc(files->count + 1, sizeof *all);
 
-    for (size_t i = first; i < files->count; i++) {
-        bool is_repeated = false;
+    if (all == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (size_t i = 0; i < files->count; i++) {
+        struct stat info = {0};
 
-        for (size_t k = 0; k < kept && !is_repeated; k++) {
-            is_repeated = is_same_file(files->path[k], files->path[i]);
+        all[i].is_there = stat(files->path[i], &info) == 0;
+        all[i].device = info.st_dev;
+        all[i].inode = info.st_ino;
+        all[i].at = i;
+    }
+    qsort(all, files->count, sizeof *all, compare_identities);
+    for (size_t i = 1; i < files->count; i++) {
+        if (all[i].is_there && all[i - 1].is_there && all[i].device == all[i - 1].device &&
+            all[i].inode == all[i - 1].inode) {
+            free(files->path[all[i].at]);
+            files->path[all[i].at] = NULL;
         }
-        if (is_repeated) {
-            free(files->path[i]);
-        } else {
+    }
+    for (size_t i = 0; i < files->count; i++) {
+        if (files->path[i] != NULL) {
             files->path[kept++] = files->path[i];
         }
     }
     files->count = kept;
+    free(all);
+    return DDP_OK;
 }
 
 ddp_status cli_files_collect(char *const *operands, int operand_count, struct cli_files *out,
@@ -139,16 +167,14 @@ ddp_status cli_files_collect(char *const *operands, int operand_count, struct cl
         }
         if (!S_ISDIR(info.st_mode)) {
             DDP_TRY(add_path(out, operands[i]));
-            drop_repeated(out, first);
             continue;
         }
         DDP_TRY(search(operands[i], false, out, err));
         if (out->count == first) {
             return ddp_err_set(err, DDP_E_NOT_FOUND, "%s: holds no *.yaml scenario", operands[i]);
         }
-        drop_repeated(out, first);
     }
-    return DDP_OK;
+    return drop_repeated(out);
 }
 
 /* The newest folder of CLI_RUNS_DIR: their names begin with the time. */
@@ -195,9 +221,8 @@ ddp_status cli_records_collect(char *const *operands, int operand_count, struct 
         if (out->count == first) {
             DDP_TRY(add_path(out, operands[i]));
         }
-        drop_repeated(out, first);
     }
-    return DDP_OK;
+    return drop_repeated(out);
 }
 
 void cli_files_fini(struct cli_files *files)

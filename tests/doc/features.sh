@@ -1,6 +1,6 @@
 #!/bin/sh
-# The tests that ddpcore/README.md names exist, and every row either has one or says that nothing is there yet; and each bug of
-# ddpcore/BUGS.md has a test that exists.
+# The tests that ddpcore/README.md names exist, and every row either has one or says that nothing is there yet; and each row of
+# ddpcore/BUGS.md and harness/BUGS.md has a test that exists.
 # Usage: features.sh SOURCE
 set -u
 cd "$1" || exit 1
@@ -14,11 +14,14 @@ exists() { # NAME
     case $1 in
     unit_*\ *.*)
         case=${1#* }
-        grep -rqs "CT_TEST(${case%%.*}, ${case#*.})" tests/unit
+        grep -rqs "CT_TEST(${case%%.*}, ${case#*.})" tests/unit tests/cli
         ;;
+    ci/deep\ *) grep -qs "^ *\[${1#ci/deep }\]=\|^${1#ci/deep }() {" ci/deep ;;
     */*) [ -e "scenarios/$1.yaml" ] ;;
-    suite.*) grep -qs "ddprove_add_suite(${1#suite.} " tests/suite/CMakeLists.txt ;;
-    standin.* | package.* | guest.* | torch.*) grep -rqs "NAME $1\b" tests --include=CMakeLists.txt || { [ "$1" = package.embed ] && [ -x tests/embed/run.sh ]; } ;;
+    mutant.*) [ -e "tests/mutants/${1#mutant.}.patch" ] ;;
+    suite.*) grep -qs -e "ddprove_add_suite(${1#suite.} " -e "NAME $1 " tests/suite/CMakeLists.txt ;;
+    cli.explain) grep -qs 'NAME cli.explain\.' tests/cli/CMakeLists.txt ;;
+    cli.* | coll.* | doc.* | meta.* | standin.* | package.* | guest.* | torch.*) grep -rqs "NAME $1\b" tests --include=CMakeLists.txt || { [ "$1" = package.embed ] && [ -x tests/embed/run.sh ]; } ;;
     *) false ;;
     esac
 }
@@ -39,22 +42,29 @@ while IFS= read -r row; do
     done <"${TMPDIR:-/tmp}/shown.$$"
 done <"${TMPDIR:-/tmp}/features.$$"
 rm -f "${TMPDIR:-/tmp}/features.$$" "${TMPDIR:-/tmp}/shown.$$"
-bugs=$(sed -n '/^| bug | what/,$p' ddpcore/BUGS.md | sed '1,2d; /^$/d' | grep -c '^|')
-[ "$bugs" -ge 50 ] || fail "only $bugs bugs"
-sed -n '/^| bug | what/,$p' ddpcore/BUGS.md | sed '1,2d; /^$/d' >"${TMPDIR:-/tmp}/bugs.$$"
-while IFS= read -r row; do
-    bug=$(echo "$row" | awk -F'|' '{ print $2 }')
-    shown=$(echo "$row" | awk -F'|' '{ print $4 }' | grep -o '`[^`]*`' | tr -d '`')
-    [ -n "$shown" ] || fail "bug $bug: nothing shows it"
-    echo "$shown" >"${TMPDIR:-/tmp}/shown.$$"
-    while IFS= read -r name; do
-        [ -z "$name" ] || exists "$name" || fail "bug $bug: there is no $name"
-    done <"${TMPDIR:-/tmp}/shown.$$"
-done <"${TMPDIR:-/tmp}/bugs.$$"
-rm -f "${TMPDIR:-/tmp}/bugs.$$" "${TMPDIR:-/tmp}/shown.$$"
+# check_table PAGE ROWS_MIN: the tables of a page of which each row ends with the tests that hold it.
+check_table() {
+    sed -n '/^|/p' "$1" | grep -v -e '^|---' -e '^| [a-z]* | .* | shown by |$' -e '^| .*| held by |$' >"${TMPDIR:-/tmp}/bugs.$$"
+    bugs=$(grep -c . "${TMPDIR:-/tmp}/bugs.$$")
+    [ "$bugs" -ge "$2" ] || fail "$1: only $bugs rows"
+    while IFS= read -r row; do
+        bug=$(echo "$row" | awk -F'|' '{ print $2 ":" $3 }')
+        shown=$(echo "$row" | awk -F'|' '{ print $(NF - 1) }' | grep -o '`[^`]*`' | tr -d '`')
+        [ -n "$shown" ] || fail "$1:$bug: nothing shows it"
+        echo "$shown" >"${TMPDIR:-/tmp}/shown.$$"
+        while IFS= read -r name; do
+            [ -z "$name" ] || exists "$name" || fail "$1:$bug: there is no $name"
+        done <"${TMPDIR:-/tmp}/shown.$$"
+    done <"${TMPDIR:-/tmp}/bugs.$$"
+    rm -f "${TMPDIR:-/tmp}/bugs.$$" "${TMPDIR:-/tmp}/shown.$$"
+    echo "$1: $bugs rows"
+}
+check_table ddpcore/BUGS.md 50
+check_table harness/BUGS.md 65
 # It must be able to fail.
-if exists no/such_scenario || exists 'unit_ddp clip.no_such_case' || exists package.no_such_test; then
+if exists no/such_scenario || exists 'unit_ddp clip.no_such_case' || exists package.no_such_test ||
+    exists mutant.no_such_patch || exists suite.no_such || exists 'ci/deep no_such_stage'; then
     fail "anything exists"
 fi
-echo "$rows rows, $bugs bugs, $failures failures"
+echo "$page: $rows rows, $failures failures"
 test "$failures" -eq 0
