@@ -20,7 +20,7 @@ extern "C" {
 
 #define GUEST_ARENA_VARIABLE "DDPROVE_ARENA"
 #define GUEST_ARENA_MAGIC    UINT64_C(0x31304e4552417044) /* "DpAREN01" */
-#define GUEST_ARENA_VERSION  8u
+#define GUEST_ARENA_VERSION  9u
 
 enum {
     GUEST_PAGE_BYTES = 4096,
@@ -191,7 +191,7 @@ struct guest_entry {
     uint64_t index; /* from 1; written last */
     uint64_t time_ns;
     uint64_t place;  /* step | micro << 32 | phase << 48 | enum guest_event << 56 */
-    uint64_t thread; /* its place in guest_page.threads */
+    uint64_t thread; /* its place in guest_page.threads; of a POST | guest_thread.messages << 32 */
     uint64_t arg[GUEST_ARG_COUNT];
 };
 
@@ -255,6 +255,7 @@ struct guest_thread {
     uint64_t comm;     /* the handle of the communicator it waits in; 0: it waits for nothing */
     uint64_t seq;      /* and the call, or guest_wait_pack */
     uint64_t enter_ns; /* since when */
+    uint64_t messages; /* how often it has waited for ranks since its last post */
 };
 
 /* A stream on which a device makes calls of a communicator. Their numbers rise, so two words that

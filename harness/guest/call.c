@@ -101,6 +101,10 @@ void guest_wait_show(uint32_t comm, uint64_t ranks)
     const uint32_t place = page != NULL ? guest_self_thread(page) : GUEST_THREADS_MAX;
 
     if (place < GUEST_THREADS_MAX) {
+        if (guest_wait_is_of_ranks(ranks)) {
+            guest_store(&page->threads[place].messages,
+                        guest_load(&page->threads[place].messages) + 1);
+        }
         show(&page->threads[place], comm, ranks);
     }
 }

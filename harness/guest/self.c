@@ -94,6 +94,23 @@ uint32_t guest_self_thread(struct guest_page *page)
     return thread_place - 1;
 }
 
+/* The calling thread, as an entry names it. A post ends what it has waited for since the last one.
+ */
+static uint64_t thread_of(struct guest_page *page, enum guest_event event)
+{
+    const uint32_t place = guest_self_thread(page);
+    uint64_t messages;
+
+    if (event != GUEST_EVENT_POST || place == GUEST_THREADS_MAX) {
+        return place;
+    }
+    messages = guest_load(&page->threads[place].messages);
+    if (messages != 0) {
+        guest_store(&page->threads[place].messages, 0);
+    }
+    return place | (messages < UINT32_MAX ? messages : UINT32_MAX) << 32;
+}
+
 void guest_self_record(struct guest_page *page, enum guest_event event,
                        const uint64_t arg[GUEST_ARG_COUNT])
 {
@@ -108,7 +125,7 @@ void guest_self_record(struct guest_page *page, enum guest_event event,
     guest_store(&entry->index, 0);
     guest_store(&entry->time_ns, now_ns);
     guest_store(&entry->place, place);
-    guest_store(&entry->thread, guest_self_thread(page));
+    guest_store(&entry->thread, thread_of(page, event));
     for (unsigned i = 0; i < GUEST_ARG_COUNT; i++) {
         guest_store(&entry->arg[i], arg[i]);
     }

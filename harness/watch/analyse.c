@@ -7,9 +7,9 @@
 #include "ddpcore/base/clock.h"
 #include "ddpcore/seam/phase.h"
 
-static void begin(const struct harness_watch *watch, enum harness_verdict verdict,
-                  enum harness_mode mode, uint32_t rank, struct harness_findings *out,
-                  struct harness_finding *finding)
+void harness_watch_begin(const struct harness_watch *watch, enum harness_verdict verdict,
+                         enum harness_mode mode, uint32_t rank, struct harness_findings *out,
+                         struct harness_finding *finding)
 {
     const struct harness_watch_rank *self = &watch->ranks[rank];
 
@@ -23,7 +23,7 @@ static void begin(const struct harness_watch *watch, enum harness_verdict verdic
 }
 
 /* Everybody that is left and waits, other than the culprits, is a victim. */
-static void add_victims(const struct harness_watch *watch, struct harness_finding *finding)
+void harness_watch_add_victims(const struct harness_watch *watch, struct harness_finding *finding)
 {
     char ranks[HARNESS_RANKS_TEXT_BYTES];
 
@@ -77,8 +77,8 @@ static void choose_first_owed(const struct harness_watch *watch, uint32_t rank,
 
 /* The call that others wait for, or the one that the rank itself is in, or the one in which others
  * have waited for it until that failed. */
-static void say_where(const struct harness_watch *watch, uint32_t rank,
-                      struct harness_finding *finding)
+void harness_watch_say_where(const struct harness_watch *watch, uint32_t rank,
+                             struct harness_finding *finding)
 {
     const struct harness_watch_rank *self = &watch->ranks[rank];
     struct harness_watch_wait wait;
@@ -124,12 +124,13 @@ static void find_gone(const struct harness_watch *watch, struct harness_findings
     for (uint32_t r = 0; r < watch->world_size; r++) {
         const struct harness_watch_rank *self = &watch->ranks[r];
         const enum harness_verdict verdict = harness_watch_crash_of(watch, r);
+        struct harness_rank_set others = harness_rank_set_in(out->mem);
         struct harness_finding finding;
 
         if (verdict == HARNESS_VERDICT_NONE) {
             continue;
         }
-        begin(watch, verdict, HARNESS_MODE_PROVABLE, r, out, &finding);
+        harness_watch_begin(watch, verdict, HARNESS_MODE_PROVABLE, r, out, &finding);
         finding.detect_ns = self->since_ns != 0 ? (int64_t)(watch->now_ns - self->since_ns) : -1;
         if (self->state == HARNESS_WATCH_SIGNALED) {
             harness_watch_say(&finding, "rank %u was ended by SIG%s", r, sigabbrev_np(self->code));
@@ -144,8 +145,13 @@ static void find_gone(const struct harness_watch *watch, struct harness_findings
                               self->state == HARNESS_WATCH_EXITED ? "ended"
                                                                   : "said that it was done");
         }
-        say_where(watch, r, &finding);
-        add_victims(watch, &finding);
+        harness_watch_say_where(watch, r, &finding);
+        if (verdict == HARNESS_VERDICT_CRASH_FINISHED_EARLY &&
+            harness_watch_is_either(watch, r, &others)) {
+            harness_rank_set_add_all(&finding.culprits, &others);
+            harness_watch_say(&finding, "; or those that wait made one call too many");
+        }
+        harness_watch_add_victims(watch, &finding);
         harness_findings_add(out, &finding);
     }
 }
@@ -191,15 +197,15 @@ static void find_stopped(const struct harness_watch *watch, struct harness_findi
     if (harness_rank_set_is_empty(&culprits)) {
         return;
     }
-    begin(watch, HARNESS_VERDICT_HANG_STOPPED, HARNESS_MODE_PROVABLE,
-          harness_rank_set_at(&culprits, 0), out, &finding);
+    harness_watch_begin(watch, HARNESS_VERDICT_HANG_STOPPED, HARNESS_MODE_PROVABLE,
+                        harness_rank_set_at(&culprits, 0), out, &finding);
     finding.culprits = culprits;
     finding.detect_ns =
         (int64_t)(watch->now_ns - watch->ranks[harness_rank_set_at(&culprits, 0)].since_ns);
     harness_watch_say(&finding, "rank %s is stopped (SIGSTOP)",
                       harness_rank_set_text(&culprits, ranks));
-    say_where(watch, harness_rank_set_at(&culprits, 0), &finding);
-    add_victims(watch, &finding);
+    harness_watch_say_where(watch, harness_rank_set_at(&culprits, 0), &finding);
+    harness_watch_add_victims(watch, &finding);
     harness_findings_add(out, &finding);
 }
 
@@ -237,38 +243,6 @@ static enum harness_mode find_stuck(const struct harness_watch *watch,
     return HARNESS_MODE_PROVABLE;
 }
 
-/* Of ranks that hold each other, those that some other one of them waits for. The rest wait too,
- * and could all go on if these did. */
-static void find_circle(const struct harness_watch *watch, const struct harness_rank_set *stuck,
-                        struct harness_rank_set *out)
-{
-    uint32_t before;
-
-    *out = *stuck;
-    do {
-        struct harness_rank_set needed = harness_rank_set_in(out->ranks.mem);
-
-        before = harness_rank_set_count(out);
-        for (uint32_t i = 0; i < before; i++) {
-            const uint32_t rank = harness_rank_set_at(out, i);
-            bool is_needed = false;
-
-            for (uint32_t k = 0; k < before; k++) {
-                is_needed =
-                    is_needed ||
-                    (k != i && harness_watch_needs(watch, harness_rank_set_at(out, k), rank, NULL));
-            }
-            if (is_needed) {
-                harness_rank_set_add(&needed, rank);
-            }
-        }
-        *out = needed;
-    } while (!harness_rank_set_is_empty(out) && harness_rank_set_count(out) < before);
-    if (harness_rank_set_is_empty(out)) { /* for themselves, or for what is not known */
-        *out = *stuck;
-    }
-}
-
 /* What the finding's culprits have not come to. */
 static void say_missed(const struct harness_watch *watch, const struct harness_watch_wait *missed,
                        struct harness_finding *finding)
@@ -304,10 +278,11 @@ static void find_cycle(struct harness_watch *watch, const struct harness_watch_l
         return;
     }
     harness_watch_find_strays(watch, &stuck, &strays, &missed);
-    begin(watch, HARNESS_VERDICT_HANG_CYCLE, mode, harness_rank_set_at(&stuck, 0), out, &finding);
+    harness_watch_begin(watch, HARNESS_VERDICT_HANG_CYCLE, mode, harness_rank_set_at(&stuck, 0),
+                        out, &finding);
     finding.detect_ns = (int64_t)(watch->now_ns - watch->change_ns);
     if (harness_rank_set_is_empty(&strays)) {
-        find_circle(watch, &stuck, &finding.culprits);
+        harness_watch_find_circle(watch, &stuck, &finding.culprits);
         harness_watch_say(&finding, "ranks %s wait for each other in a circle",
                           harness_rank_set_text(&finding.culprits, ranks));
         if (harness_rank_set_count(&finding.culprits) < harness_rank_set_count(&stuck)) {
@@ -328,73 +303,6 @@ static void find_cycle(struct harness_watch *watch, const struct harness_watch_l
     harness_findings_add(out, &finding);
 }
 
-/* A rank waits in a call of a communicator that some of its members never made: nobody can say
- * which ranks these are, but it is not the one that waits. */
-static void find_unseen(const struct harness_watch *watch, struct harness_findings *out)
-{
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        const struct harness_watch_rank *self = &watch->ranks[r];
-        const struct harness_watch_group *group =
-            harness_watch_is_waiting(watch, r) ? &watch->groups[self->waits[0].group] : NULL;
-        struct harness_finding finding;
-
-        if (group == NULL || self->state != HARNESS_WATCH_RUNNING || group->is_pair ||
-            guest_wait_is_of_ranks(self->waits[0].seq) ||
-            harness_watch_count_known(watch, group) == group->size) {
-            continue;
-        }
-        begin(watch, HARNESS_VERDICT_HANG_NOT_JOINED, HARNESS_MODE_BUDGET, r, out, &finding);
-        harness_rank_set_clear(&finding.culprits);
-        harness_watch_say(&finding,
-                          "nothing has moved for %.1f s; of %llu members of a communicator only "
-                          "%llu have shown that they are in it",
-                          (double)(watch->now_ns - watch->change_ns) / 1e9,
-                          (unsigned long long)group->size,
-                          (unsigned long long)harness_watch_count_known(watch, group));
-        say_where(watch, r, &finding);
-        add_victims(watch, &finding);
-        harness_findings_add(out, &finding);
-        return;
-    }
-}
-
-/* All members have come to a call, and it does not end: nothing has changed for as long as others
- * may wait. */
-static void find_endless(const struct harness_watch *watch,
-                         const struct harness_watch_limits *limits, struct harness_findings *out)
-{
-    struct harness_rank_set inside = harness_rank_set_in(out->mem);
-    struct harness_finding finding;
-    char ranks[HARNESS_RANKS_TEXT_BYTES];
-
-    if (harness_watch_unchanged_ns(watch) < limits->silent_ns) {
-        return;
-    }
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        const struct harness_watch_rank *self = &watch->ranks[r];
-
-        if (!harness_watch_is_gone(watch, r) && self->state == HARNESS_WATCH_RUNNING &&
-            harness_watch_is_waiting(watch, r) &&
-            harness_watch_is_complete(watch, &self->waits[0])) {
-            harness_rank_set_add(&inside, r);
-        }
-    }
-    if (harness_rank_set_is_empty(&inside)) {
-        find_unseen(watch, out);
-        return;
-    }
-    begin(watch, HARNESS_VERDICT_HANG_CYCLE, HARNESS_MODE_BUDGET, harness_rank_set_at(&inside, 0),
-          out, &finding);
-    finding.culprits = inside;
-    harness_watch_say(&finding,
-                      "ranks %s are inside a call to which all its members have come, and "
-                      "nothing has moved for %.1f s",
-                      harness_rank_set_text(&inside, ranks),
-                      (double)(watch->now_ns - watch->change_ns) / 1e9);
-    say_where(watch, harness_rank_set_at(&inside, 0), &finding);
-    harness_findings_add(out, &finding);
-}
-
 /* --- limits of time --------------------------------------------------------------------------- */
 
 static void find_overdue(const struct harness_watch *watch,
@@ -409,16 +317,16 @@ static void find_overdue(const struct harness_watch *watch,
             harness_watch_is_before_start(watch, limits, r)) {
             continue;
         }
-        begin(watch,
-              self->is_attached ? HARNESS_VERDICT_HANG_NOT_JOINED
-                                : HARNESS_VERDICT_LAUNCH_MISSING_RANK,
-              HARNESS_MODE_BUDGET, r, out, &finding);
+        harness_watch_begin(watch,
+                            self->is_attached ? HARNESS_VERDICT_HANG_NOT_JOINED
+                                              : HARNESS_VERDICT_LAUNCH_MISSING_RANK,
+                            HARNESS_MODE_BUDGET, r, out, &finding);
         harness_watch_say(&finding, "rank %u %s for %.1f s", r,
                           self->is_attached ? "is in code of its own, and was waited for"
                                             : "was waited for without a sign",
                           (double)harness_watch_waited_for_ns(watch, r) / 1e9);
-        say_where(watch, r, &finding);
-        add_victims(watch, &finding);
+        harness_watch_say_where(watch, r, &finding);
+        harness_watch_add_victims(watch, &finding);
         harness_findings_add(out, &finding);
     }
 }
@@ -465,8 +373,8 @@ static void find_still(const struct harness_watch *watch, const struct harness_w
             }
         }
         if (!harness_rank_set_is_empty(&culprits)) {
-            begin(watch, kinds[k].verdict, HARNESS_MODE_BUDGET, harness_rank_set_at(&culprits, 0),
-                  out, &finding);
+            harness_watch_begin(watch, kinds[k].verdict, HARNESS_MODE_BUDGET,
+                                harness_rank_set_at(&culprits, 0), out, &finding);
             finding.culprits = culprits;
             harness_watch_say(&finding, "%s %s %s, and nothing has moved for %.1f s",
                               harness_rank_set_count(&culprits) > 1 ? "ranks" : "rank",
@@ -484,13 +392,14 @@ void harness_watch_analyse(struct harness_watch *watch, const struct harness_wat
 {
     harness_watch_find_launch(watch, out);
     harness_watch_find_differences(watch, out);
+    harness_watch_find_extra(watch, out);
     find_gone(watch, out);
     harness_watch_find_given_up(watch, out);
     find_stopped(watch, out);
     find_cycle(watch, limits, out);
     find_overdue(watch, limits, out);
     if (out->count == 0) {
-        find_endless(watch, limits, out);
+        harness_watch_find_endless(watch, limits, out);
         harness_watch_find_absent(watch, limits, out);
     }
     if (out->count == 0) {

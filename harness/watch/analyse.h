@@ -63,6 +63,25 @@ static inline uint64_t harness_watch_unchanged_ns(const struct harness_watch *wa
 void harness_watch_analyse(struct harness_watch *watch, const struct harness_watch_limits *limits,
                            struct harness_findings *out);
 
+/* analyse.c */
+/* A finding about a rank, where it is. */
+void harness_watch_begin(const struct harness_watch *watch, enum harness_verdict verdict,
+                         enum harness_mode mode, uint32_t rank, struct harness_findings *out,
+                         struct harness_finding *finding);
+/* Everybody that is left and waits, other than the culprits, is a victim. */
+void harness_watch_add_victims(const struct harness_watch *watch, struct harness_finding *finding);
+/* The call that others wait for, or the one that the rank itself is in, or the one in which others
+ * have waited for it until that failed. */
+void harness_watch_say_where(const struct harness_watch *watch, uint32_t rank,
+                             struct harness_finding *finding);
+
+/* endless.c */
+/* All members have come to a call, and it does not end: nothing has changed for as long as others
+ * may wait. */
+void harness_watch_find_endless(const struct harness_watch *watch,
+                                const struct harness_watch_limits *limits,
+                                struct harness_findings *out);
+
 /* differ.c */
 /* Compare what members posted, up to the last call that all of them have posted. */
 void harness_watch_find_differences(struct harness_watch *watch, struct harness_findings *out);
@@ -99,6 +118,9 @@ enum harness_watch_habit harness_watch_habit_of(const struct harness_watch *watc
                                                 const struct harness_watch_group *group,
                                                 uint64_t seq, const struct harness_watch_call *call,
                                                 bool is_step_judged, uint32_t length);
+
+/* Of a group's calls those that nobody needs any more are given up. */
+void harness_watch_forget(struct harness_watch *watch, struct harness_watch_group *group);
 
 /* fit.c */
 /* What a rank did that posted another call than was due. */
@@ -146,6 +168,16 @@ void harness_watch_find_absent(const struct harness_watch *watch,
 /* It ended by an error of its own inside a call that members had posted differently, or after it:
  * its library refused that. */
 bool harness_watch_is_refused(const struct harness_watch *watch, uint32_t rank);
+
+/* Some members wait in a call, and most others are done without it, as they said themselves: the
+ * former have made one call too many. */
+void harness_watch_find_extra(struct harness_watch *watch, struct harness_findings *out);
+
+/* Of a rank that is done while others wait for it: as many are done as wait, for the one call that
+ * comes next, in the same step. Either it left that out, or they made one too many. others: they.
+ */
+bool harness_watch_is_either(const struct harness_watch *watch, uint32_t rank,
+                             struct harness_rank_set *others);
 
 /* gave_up.c */
 /* The rank ended by an error, since a call of its failed for want of ranks that did not come, and
@@ -213,9 +245,22 @@ bool harness_watch_is_gone(const struct harness_watch *watch, uint32_t rank);
 void harness_watch_find_strays(struct harness_watch *watch, const struct harness_rank_set *stuck,
                                struct harness_rank_set *strays, struct harness_watch_wait *out);
 
+/* Of ranks that hold each other, those that some other one of them waits for. The rest wait too,
+ * and could all go on if these did. */
+void harness_watch_find_circle(const struct harness_watch *watch,
+                               const struct harness_rank_set *stuck, struct harness_rank_set *out);
+
+/* peers.c */
+/* Of a circle among ranks that hold each other: the one that left out a call which all others
+ * posted behind the same calls. False: there is no telling. *out: that call. */
+bool harness_watch_find_odd(struct harness_watch *watch, const struct harness_rank_set *stuck,
+                            const struct harness_rank_set *circle, uint32_t *out_rank,
+                            struct harness_watch_wait *out);
+
 /* history.c */
 /* Of ranks that hold each other: those that went another way than all their past, in place of a
- * call that others wait for. *out: the first one's call. */
+ * call that others wait for; where the past says nothing, than all other ranks (peers.c). *out: the
+ * first one's call. */
 void harness_watch_find_strayed(struct harness_watch *watch, const struct harness_rank_set *stuck,
                                 struct harness_rank_set *strays, struct harness_watch_wait *out);
 

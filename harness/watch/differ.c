@@ -258,6 +258,22 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
                : harness_watch_difference_of(wrong, right);
 }
 
+/* other: NULL, or a call that they do not have in common with it. One that has not told what its
+ * bucket holds is like both. */
+static void add_members(const struct harness_watch *watch, const struct harness_watch_group *group,
+                        uint64_t seq, const struct camp *camp,
+                        const struct harness_watch_call *other, struct harness_rank_set *out)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_call *call = harness_watch_call_at(&group->members[r], seq);
+
+        if (call != NULL && is_same(group, call, camp->call) &&
+            (other == NULL || !is_same(group, call, other))) {
+            harness_rank_set_add(out, r);
+        }
+    }
+}
+
 static void add(const struct harness_watch *watch, const struct harness_watch_group *group,
                 uint64_t seq, const struct camp *wrong, const struct camp *right,
                 struct harness_findings *out)
@@ -268,15 +284,7 @@ static void add(const struct harness_watch *watch, const struct harness_watch_gr
     harness_finding_init(&finding, out->mem,
                          verdict_of(watch, group, seq, wrong->call, right->call),
                          HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        const struct harness_watch_call *call = harness_watch_call_at(&group->members[r], seq);
-
-        /* One that has not told what its bucket holds is like both. */
-        if (call != NULL && is_same(group, call, wrong->call) &&
-            !is_same(group, call, right->call)) {
-            harness_rank_set_add(&finding.culprits, r);
-        }
-    }
+    add_members(watch, group, seq, wrong, right->call, &finding.culprits);
     harness_watch_set_op(group, seq, right->call, &finding);
     finding.step =
         (int32_t)(wrong->call->step < right->call->step ? wrong->call->step : right->call->step);
@@ -297,6 +305,40 @@ static void add(const struct harness_watch *watch, const struct harness_watch_gr
                harness_watch_is_alike(wrong->call, right->call)) {
         harness_watch_say(&finding, "; it made one call more, or an update less");
     }
+    harness_findings_add(out, &finding);
+}
+
+/* Nobody can say who is right: all are named together, never one that may be right alone. */
+static void add_unclear(const struct harness_watch *watch, const struct harness_watch_group *group,
+                        uint64_t seq, const struct camp *camps, uint32_t count,
+                        struct harness_findings *out)
+{
+    const bool is_ahead = camps[0].call->step > camps[1].call->step; /* it may have left one out */
+    const struct harness_watch_call *wrong = camps[is_ahead ? 0 : 1].call;
+    const struct harness_watch_call *right = camps[is_ahead ? 1 : 0].call;
+    const enum harness_verdict verdict = verdict_of(watch, group, seq, wrong, right);
+    const bool is_either = verdict == verdict_of(watch, group, seq, right, wrong);
+    struct harness_finding finding;
+
+    harness_finding_init(&finding, out->mem,
+                         is_either ? verdict : harness_watch_difference_of(wrong, right),
+                         HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);
+    harness_watch_set_op(group, seq, camps[0].call, &finding);
+    finding.detect_ns = harness_watch_since(watch, camps[0].call->time_ns);
+    for (uint32_t c = 0; c < count; c++) {
+        struct harness_rank_set members = harness_rank_set_in(out->mem);
+        char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+        add_members(watch, group, seq, &camps[c], &members);
+        harness_rank_set_add_all(&finding.culprits, &members);
+        finding.step = (int32_t)camps[c].call->step < finding.step ? (int32_t)camps[c].call->step
+                                                                   : finding.step;
+        harness_watch_say(&finding, "%srank %s posted ", c == 0 ? "" : ", ",
+                          harness_rank_set_text(&members, ranks));
+        harness_watch_say_call(watch, group, seq, camps[c].call, &finding);
+        harness_watch_say(&finding, " in step %u", camps[c].call->step);
+    }
+    harness_watch_say(&finding, "; which of them is right, nothing tells");
     harness_findings_add(out, &finding);
 }
 
@@ -415,9 +457,12 @@ static bool compare(struct harness_watch *watch, struct harness_watch_group *gro
     if (order_ns > 0 && watch->now_ns - group->differs_ns < order_ns + starved_ns) {
         return false;
     }
+    if (right == count) {
+        add_unclear(watch, group, seq, camps, count, out);
+    }
     for (uint32_t c = 0; c < count; c++) {
-        if (c != right) {
-            add(watch, group, seq, &camps[c], &camps[right < count ? right : c == 0 ? 1 : 0], out);
+        if (right < count && c != right) {
+            add(watch, group, seq, &camps[c], &camps[right], out);
         }
     }
     group->is_wrong = true;
@@ -434,30 +479,6 @@ static bool is_lost(const struct harness_watch *watch, const struct harness_watc
         }
     }
     return false;
-}
-
-/* Calls that nobody needs any more: all members have posted them, or they are not compared, and
- * their successors say what followed. */
-enum { KEPT_CALLS = 4096 };
-
-static void forget(struct harness_watch *watch, struct harness_watch_group *group)
-{
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        struct harness_watch_member *member = &group->members[r];
-        const uint64_t until = group->is_wrong ? member->posted : group->checked_seq;
-        size_t count = 0;
-
-        while (count < member->call_count && member->kept_seq + count + KEPT_CALLS <= until) {
-            count++;
-        }
-        if (count >= KEPT_CALLS) { /* seldom, so that moving the rest is cheap */
-            for (size_t i = count; i < member->call_count; i++) {
-                member->calls[i - count] = member->calls[i];
-            }
-            member->call_count -= count;
-            member->kept_seq += count;
-        }
-    }
 }
 
 void harness_watch_find_differences(struct harness_watch *watch, struct harness_findings *out)
@@ -480,7 +501,7 @@ void harness_watch_find_differences(struct harness_watch *watch, struct harness_
     }
     for (size_t g = 0; g < watch->group_count; g++) {
         harness_watch_find_left_out(watch, &watch->groups[g], out);
-        forget(watch, &watch->groups[g]);
+        harness_watch_forget(watch, &watch->groups[g]);
     }
     ddp_mem_free(watch->mem, camps);
 }

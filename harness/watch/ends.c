@@ -43,10 +43,146 @@ static bool is_missed(const struct harness_watch *watch, uint32_t rank)
     return is_needed(watch, rank);
 }
 
+static bool is_done_well(const struct harness_watch_rank *rank)
+{
+    return rank->is_attached &&
+           (rank->is_detached || (rank->state == HARNESS_WATCH_EXITED && rank->code == 0));
+}
+
+/* A rank is done, and others wait for it in a call of a group: who of them is wrong? So many
+ * members are done without that call, have posted it, and may still do either. */
+struct rest {
+    uint32_t done, wanting, open;
+};
+
+static struct rest count_rest(const struct harness_watch *watch,
+                              const struct harness_watch_wait *wanted)
+{
+    const struct harness_watch_group *group = &watch->groups[wanted->group];
+    struct rest rest = {0};
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_member *member = &group->members[r];
+
+        if (!member->is_there) {
+            continue;
+        }
+        if (member->posted >= wanted->seq) {
+            rest.wanting++;
+        } else if (is_done_well(&watch->ranks[r])) {
+            rest.done++;
+        } else if (!harness_watch_is_gone(watch, r)) {
+            rest.open++;
+        }
+    }
+    return rest;
+}
+
+/* It said itself that it was done, and so did as many members as possible of the group in which it
+ * is waited for; or more may, and get the time for that. Whoever waits has made one call more than
+ * they: *is_extra. */
+static bool is_done_as_others(const struct harness_watch *watch, uint32_t rank, bool *is_extra)
+{
+    struct harness_watch_wait wanted;
+    struct rest rest;
+
+    *is_extra = false;
+    if (!watch->ranks[rank].is_detached || !harness_watch_is_needed(watch, rank, &wanted) ||
+        guest_wait_is_of_ranks(wanted.seq) || !watch->groups[wanted.group].members[rank].is_there) {
+        return false;
+    }
+    rest = count_rest(watch, &wanted);
+    *is_extra = rest.done > rest.wanting + rest.open;
+    return *is_extra || (rest.open > 0 && rest.done + rest.open > rest.wanting &&
+                         harness_watch_unchanged_ns(watch) < HARNESS_WATCH_DIFFER_HOLD_NS);
+}
+
+bool harness_watch_is_either(const struct harness_watch *watch, uint32_t rank,
+                             struct harness_rank_set *others)
+{
+    struct harness_watch_wait wanted;
+    struct rest rest;
+
+    if (!watch->ranks[rank].is_detached || !harness_watch_is_needed(watch, rank, &wanted) ||
+        guest_wait_is_of_ranks(wanted.seq) || wanted.seq == 1 ||
+        watch->groups[wanted.group].members[rank].posted + 1 != wanted.seq) {
+        return false;
+    }
+    rest = count_rest(watch, &wanted);
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_member *member = &watch->groups[wanted.group].members[r];
+
+        if (member->is_there && member->posted >= wanted.seq) {
+            if (watch->ranks[r].step > watch->ranks[rank].step) {
+                return false; /* it has gone on */
+            }
+            harness_rank_set_add(others, r);
+        }
+    }
+    return rest.done == rest.wanting && rest.open == 0;
+}
+
+void harness_watch_find_extra(struct harness_watch *watch, struct harness_findings *out)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        struct harness_watch_wait wanted;
+        struct harness_watch_group *group;
+        const struct harness_watch_call *call;
+        struct harness_finding finding;
+        char ranks[HARNESS_RANKS_TEXT_BYTES];
+        bool is_extra;
+
+        if (!is_done_as_others(watch, r, &is_extra) || !is_extra ||
+            !harness_watch_is_needed(watch, r, &wanted) || watch->groups[wanted.group].is_wrong) {
+            continue;
+        }
+        group = &watch->groups[wanted.group];
+        call = harness_watch_any_call(watch, group, wanted.seq);
+        harness_finding_init(&finding, out->mem, HARNESS_VERDICT_MISMATCH_EXTRA,
+                             HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);
+        harness_watch_set_op(group, wanted.seq, call, &finding);
+        for (uint32_t m = 0; m < watch->world_size; m++) {
+            if (group->members[m].is_there && group->members[m].posted >= wanted.seq) {
+                harness_rank_set_add(&finding.culprits, m);
+            }
+        }
+        harness_watch_say(&finding, "rank %s posted ",
+                          harness_rank_set_text(&finding.culprits, ranks));
+        harness_watch_say_call(watch, group, wanted.seq, call, &finding);
+        harness_watch_say(&finding, ", and most members are done without it");
+        harness_findings_add(out, &finding);
+        group->is_wrong = true;
+    }
+}
+
+/* A launcher has ended ranks of which one had said that it was done, behind the end of this one,
+ * which never said so: a rank that leaves without that takes them along. */
+static bool has_left_others(const struct harness_watch *watch, uint32_t rank)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+    bool is_so = false;
+
+    for (uint32_t r = 0; !self->is_detached && r < watch->world_size; r++) {
+        const struct harness_watch_rank *other = &watch->ranks[r];
+
+        if (r == rank || !harness_watch_is_gone(watch, r) || is_done_well(other)) {
+            is_so = is_so ||
+                    (r != rank && other->is_detached && harness_watch_may_be_of_launcher(other) &&
+                     harness_watch_ended_before(self, other));
+            continue;
+        }
+        if (!harness_watch_may_be_of_launcher(other)) {
+            return false;
+        }
+    }
+    return is_so;
+}
+
 /* A rank that detached, or that nobody waits for, may end with 0. */
 static enum harness_verdict crash_of(const struct harness_watch *watch, uint32_t rank)
 {
     const struct harness_watch_rank *self = &watch->ranks[rank];
+    bool is_extra;
 
     if (self->state == HARNESS_WATCH_SIGNALED) {
         return HARNESS_VERDICT_CRASH_SIGNALED;
@@ -58,7 +194,9 @@ static enum harness_verdict crash_of(const struct harness_watch *watch, uint32_t
         return harness_watch_is_needed(watch, rank, NULL) ? HARNESS_VERDICT_LAUNCH_MISSING_RANK
                                                           : HARNESS_VERDICT_NONE;
     }
-    return (self->state == HARNESS_WATCH_EXITED || self->is_detached) && is_missed(watch, rank)
+    return ((self->state == HARNESS_WATCH_EXITED || self->is_detached) && is_missed(watch, rank) &&
+            !is_done_as_others(watch, rank, &is_extra)) ||
+                   (self->state == HARNESS_WATCH_EXITED && has_left_others(watch, rank))
                ? HARNESS_VERDICT_CRASH_FINISHED_EARLY
                : HARNESS_VERDICT_NONE;
 }

@@ -5,26 +5,20 @@
  * it in just the call that it was due to post, has strayed. A past that went another way than
  * foretold too often says nothing, and neither does a turn that other ranks took as well: the
  * program itself has gone on to something new. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "harness/guest/ddprove_guest.h"
 #include "harness/watch/analyse.h"
+#include "harness/watch/posts.h"
 
 enum {
-    PAST_MAX = 1024,       /* so many of a thread's last posts are looked at */
+    PAST_MAX = HARNESS_WATCH_PAST_MAX, /* so many of a thread's last posts are looked at */
     TIMES = 3,             /* so often a run has led up to something before it foretells that */
     NEW_RUN = 3,           /* a turn is new, if none like it was behind so many posts like these */
     RIGHT_MIN = 16,        /* a past is trusted that has foretold so often, and so often */
     RIGHT_FOR_WRONG = 32,  /* for each time that it was wrong; if nobody beside the two that */
     RIGHT_OF_TWO = 64,     /* contradict each other was there, so often, and never was wrong */
     RIGHT_OF_MESSAGES = 24 /* messages have two ends only; so often, and never was wrong */
-};
-
-struct post {
-    size_t group;
-    uint64_t seq, order;
-    uint32_t thread;
 };
 
 /* A rank went another way than foretold: in place of its call `due_seq` of group `due` it posted
@@ -43,49 +37,7 @@ struct turns {
     bool is_failed;
 };
 
-static int by_thread_and_order(const void *a, const void *b)
-{
-    const struct post *one = a;
-    const struct post *other = b;
-
-    if (one->thread != other->thread) {
-        return one->thread < other->thread ? -1 : 1;
-    }
-    return one->order < other->order ? -1 : one->order > other->order;
-}
-
-/* The last posts of a rank, thread by thread, in order. Nobody waits in a communicator of one.
- * NULL: out of memory. */
-static struct post *collect(const struct harness_watch *watch, uint32_t rank, size_t *out_count)
-{
-    size_t capacity = 0;
-    struct post *posts;
-
-    for (size_t g = 0; g < watch->group_count; g++) {
-        const size_t count = watch->groups[g].members[rank].call_count;
-
-        capacity += count < PAST_MAX ? count : PAST_MAX;
-    }
-    *out_count = 0;
-    posts = ddp_mem_array(watch->mem, capacity, sizeof *posts);
-    for (size_t g = 0; posts != NULL && g < watch->group_count; g++) {
-        const struct harness_watch_member *member = &watch->groups[g].members[rank];
-        const size_t first = member->call_count < PAST_MAX ? 0 : member->call_count - PAST_MAX;
-
-        for (size_t i = first; watch->groups[g].size > 1 && i < member->call_count; i++) {
-            if (member->calls[i].time_ns != 0) {
-                posts[(*out_count)++] = (struct post){
-                    g, member->kept_seq + i, member->calls[i].order, member->calls[i].thread};
-            }
-        }
-    }
-    if (posts != NULL) {
-        qsort(posts, *out_count, sizeof *posts, by_thread_and_order);
-    }
-    return posts;
-}
-
-static bool has_group(const struct post *posts, size_t count, size_t group)
+static bool has_group(const struct harness_watch_post *posts, size_t count, size_t group)
 {
     for (size_t i = 0; i < count; i++) {
         if (posts[i].group == group) {
@@ -98,8 +50,8 @@ static bool has_group(const struct post *posts, size_t count, size_t group)
 /* Which communicator was to follow posts[0..at): the one that always did, at least TIMES, behind
  * the longest run that ends as these do. run[j]: how many posts before j are as those before `at`;
  * it is carried from one `at` to the next. False: nothing is foretold. *out_length: of the run. */
-static bool foretell(const struct post *posts, size_t at, uint32_t *run, size_t *out_group,
-                     size_t *out_length)
+static bool foretell(const struct harness_watch_post *posts, size_t at, uint32_t *run,
+                     size_t *out_group, size_t *out_length)
 {
     uint32_t longest[TIMES] = {0}; /* falling */
     bool is_followed = false;
@@ -129,7 +81,7 @@ static bool foretell(const struct post *posts, size_t at, uint32_t *run, size_t 
 }
 
 /* A post of this communicator has never been behind posts like the last ones before `at`. */
-static bool is_new(const struct post *posts, size_t at, const uint32_t *run)
+static bool is_new(const struct harness_watch_post *posts, size_t at, const uint32_t *run)
 {
     for (size_t j = 1; j < at; j++) {
         if (run[j] >= NEW_RUN && posts[j].group == posts[at].group) {
@@ -140,7 +92,7 @@ static bool is_new(const struct post *posts, size_t at, const uint32_t *run)
 }
 
 /* Which call of a group was the next one at this post. */
-static uint64_t next_seq(const struct post *posts, size_t at, size_t group)
+static uint64_t next_seq(const struct harness_watch_post *posts, size_t at, size_t group)
 {
     while (at > 0 && posts[at - 1].group != group) {
         at--;
@@ -163,7 +115,7 @@ static void add_turn(struct turns *turns, const struct turn *turn)
 
 /* The turns of one thread. What is foretold must be known as part of what repeats itself, and so
  * must what was posted: a communicator that is used for the first time begins something new. */
-static void find_turns_of(const struct post *posts, size_t count, uint32_t rank,
+static void find_turns_of(const struct harness_watch_post *posts, size_t count, uint32_t rank,
                           struct turns *turns)
 {
     uint32_t run[PAST_MAX] = {0};
@@ -171,7 +123,7 @@ static void find_turns_of(const struct post *posts, size_t count, uint32_t rank,
     uint64_t wrong = 0;
 
     for (size_t at = 2; at < count; at++) {
-        const struct post *taken = &posts[at];
+        const struct harness_watch_post *taken = &posts[at];
         size_t due = 0;
         size_t length = 0;
 
@@ -181,7 +133,7 @@ static void find_turns_of(const struct post *posts, size_t count, uint32_t rank,
         if (taken->group == due) {
             right++;
         } else if (has_group(taken - length, length, taken->group)) {
-            if (is_new(posts, at, run)) {
+            if (due != HARNESS_WATCH_MESSAGES && is_new(posts, at, run)) {
                 add_turn(turns, &(struct turn){rank, due, taken->group, next_seq(posts, at, due),
                                                taken->seq, right, wrong});
             }
@@ -195,7 +147,8 @@ static void find_turns(const struct harness_watch *watch, struct turns *turns)
     for (uint32_t r = 0; r < watch->world_size; r++) {
         size_t count = 0;
         size_t end = 0;
-        struct post *posts = collect(watch, r, &count);
+        /* nobody waits in a communicator of one */
+        struct harness_watch_post *posts = harness_watch_collect_posts(watch, r, 2, &count);
 
         turns->is_failed = turns->is_failed || posts == NULL;
         for (size_t begin = 0; posts != NULL && begin < count; begin = end) {
@@ -211,6 +164,9 @@ static void find_turns(const struct harness_watch *watch, struct turns *turns)
 
 static bool is_same_name(const struct harness_watch *watch, size_t a, size_t b)
 {
+    if (a == HARNESS_WATCH_MESSAGES || b == HARNESS_WATCH_MESSAGES) {
+        return a == b;
+    }
     return strcmp(watch->groups[a].name, watch->groups[b].name) == 0;
 }
 
@@ -224,7 +180,8 @@ static bool is_shared(const struct harness_watch *watch, const struct turns *tur
 
         if (other->rank != turn->rank &&
             ((other->due == turn->due && other->due_seq == turn->due_seq) ||
-             (other->taken == turn->taken && other->taken_seq == turn->taken_seq) ||
+             (other->taken == turn->taken && other->taken_seq == turn->taken_seq &&
+              turn->taken != HARNESS_WATCH_MESSAGES) ||
              (is_same_name(watch, other->due, turn->due) &&
               is_same_name(watch, other->taken, turn->taken)))) {
             return true;
@@ -237,8 +194,12 @@ static bool is_shared(const struct harness_watch *watch, const struct turns *tur
 static bool is_between_two(const struct harness_watch *watch, const struct turn *turn)
 {
     const struct harness_watch_group *due = &watch->groups[turn->due];
-    const struct harness_watch_group *taken = &watch->groups[turn->taken];
+    const struct harness_watch_group *taken;
 
+    if (turn->taken == HARNESS_WATCH_MESSAGES) { /* who has not sent it is not shown */
+        return due->size == 2;
+    }
+    taken = &watch->groups[turn->taken];
     for (uint32_t r = 0; r < watch->world_size; r++) {
         if (due->members[r].is_there != taken->members[r].is_there) {
             return false;
@@ -248,9 +209,14 @@ static bool is_between_two(const struct harness_watch *watch, const struct turn 
 }
 
 /* The rank's last call there is a message's. */
-static bool is_of_messages(const struct harness_watch_group *group, uint32_t rank)
+static bool is_of_messages(const struct harness_watch *watch, size_t group, uint32_t rank)
 {
-    const struct harness_watch_member *member = &group->members[rank];
+    const struct harness_watch_member *member;
+
+    if (group == HARNESS_WATCH_MESSAGES) {
+        return true;
+    }
+    member = &watch->groups[group].members[rank];
 
     return member->call_count > 0 &&
            guest_op_kind(member->calls[member->call_count - 1].op) == DDPROVE_GUEST_SEND;
@@ -259,8 +225,8 @@ static bool is_of_messages(const struct harness_watch_group *group, uint32_t ran
 static bool is_trusted(const struct harness_watch *watch, const struct turn *turn)
 {
     if (is_between_two(watch, turn)) {
-        const bool is_message = is_of_messages(&watch->groups[turn->due], turn->rank) &&
-                                is_of_messages(&watch->groups[turn->taken], turn->rank);
+        const bool is_message = is_of_messages(watch, turn->due, turn->rank) &&
+                                is_of_messages(watch, turn->taken, turn->rank);
 
         return turn->right >= (is_message ? RIGHT_OF_MESSAGES : RIGHT_OF_TWO) && turn->wrong == 0;
     }
@@ -283,6 +249,17 @@ static bool is_awaited(const struct harness_watch *watch, const struct harness_r
     return false;
 }
 
+static void ask_peers(struct harness_watch *watch, const struct harness_rank_set *stuck)
+{
+    struct harness_rank_set circle = harness_rank_set_in(stuck->ranks.mem);
+    uint32_t rank;
+
+    harness_watch_find_circle(watch, stuck, &circle);
+    if (harness_watch_find_odd(watch, stuck, &circle, &rank, &watch->strayed.from)) {
+        watch->strayed.is[rank] = true;
+    }
+}
+
 static void judge(struct harness_watch *watch, const struct harness_rank_set *stuck)
 {
     struct turns turns = {.mem = watch->mem};
@@ -303,6 +280,9 @@ static void judge(struct harness_watch *watch, const struct harness_rank_set *st
             is_first = false;
             watch->strayed.is[turn->rank] = true;
         }
+    }
+    if (is_first && !watch->is_failed) {
+        ask_peers(watch, stuck);
     }
     ddp_mem_free(watch->mem, turns.items);
 }

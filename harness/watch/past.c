@@ -131,3 +131,27 @@ enum harness_watch_habit harness_watch_habit_of(const struct harness_watch *watc
            : count == 0         ? HARNESS_WATCH_NEVER
                                 : HARNESS_WATCH_SELDOM;
 }
+
+/* Calls that nobody needs any more: all members have posted them, or they are not compared, and
+ * their successors say what followed. */
+enum { KEPT_CALLS = 4096 };
+
+void harness_watch_forget(struct harness_watch *watch, struct harness_watch_group *group)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        struct harness_watch_member *member = &group->members[r];
+        const uint64_t until = group->is_wrong ? member->posted : group->checked_seq;
+        size_t count = 0;
+
+        while (count < member->call_count && member->kept_seq + count + KEPT_CALLS <= until) {
+            count++;
+        }
+        if (count >= KEPT_CALLS) { /* seldom, so that moving the rest is cheap */
+            for (size_t i = count; i < member->call_count; i++) {
+                member->calls[i - count] = member->calls[i];
+            }
+            member->call_count -= count;
+            member->kept_seq += count;
+        }
+    }
+}

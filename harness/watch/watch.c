@@ -105,7 +105,8 @@ static void take_post(struct harness_watch *watch, uint32_t rank, const struct g
                                     .step = (uint32_t)entry->place,
                                     .micro = (uint16_t)(entry->place >> 32),
                                     .phase = (uint8_t)(entry->place >> 48),
-                                    .thread = (uint8_t)entry->thread};
+                                    .thread = (uint8_t)entry->thread,
+                                    .is_behind_messages = entry->thread >> 32 != 0};
     member->posted = entry->arg[1] > member->posted ? entry->arg[1] : member->posted;
 }
 
@@ -402,11 +403,13 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
     self->is_one_thread = harness_watch_load(&page->is_one_thread) != 0;
     self->thread_count = 0;
     self->wait_count = 0;
+    self->messages = 0;
     if (self->lost_count > 0) {
         recount(watch, rank);
     }
     for (uint32_t t = 0; t < GUEST_THREADS_MAX; t++) {
         self->thread_count += harness_watch_load(&page->threads[t].tid) != 0;
+        self->messages |= (uint32_t)(harness_watch_load(&page->threads[t].messages) != 0) << t;
         if (read_wait(watch, rank, &page->threads[t], &self->waits[self->wait_count])) {
             self->wait_count++;
         }

@@ -114,11 +114,16 @@ void fake_step(struct fake_job *job, uint32_t rank, uint32_t step)
 uint64_t fake_post_op(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t op,
                       uint64_t elem_count, uint64_t bucket)
 {
-    struct guest_comm *comm = &guest_arena_page(job->arena.head, rank)->comms[place];
+    struct guest_page *page = guest_arena_page(job->arena.head, rank);
+    struct guest_entry *ring = guest_arena_ring(job->arena.head, rank);
+    struct guest_comm *comm = &page->comms[place];
 
     comm->posted++;
     fake_report(job, rank, GUEST_EVENT_POST,
                 (const uint64_t[GUEST_ARG_COUNT]){place + 1, comm->posted, op, elem_count, bucket});
+    ring[(page->entry_count - 1) & (job->arena.head->ring_entry_count - 1)].thread =
+        page->threads[0].messages << 32;
+    page->threads[0].messages = 0;
     return comm->posted;
 }
 
@@ -156,6 +161,12 @@ void fake_wait(struct fake_job *job, uint32_t rank, uint32_t thread, uint32_t pl
     waiter->comm = seq != 0 ? place + 1 : 0;
     waiter->seq = seq;
     waiter->enter_ns = job->now_ns;
+}
+
+void fake_message(struct fake_job *job, uint32_t rank, uint64_t what)
+{
+    guest_arena_page(job->arena.head, rank)->threads[0].messages++;
+    fake_wait(job, rank, 0, 0, what);
 }
 
 void fake_detach(struct fake_job *job, uint32_t rank)

@@ -50,6 +50,9 @@ void fake_lane(struct fake_job *job, uint32_t rank, uint32_t lane, uint32_t plac
 void fake_launch(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t first, uint64_t last,
                  uint64_t lane);
 void fake_reach(struct fake_job *job, uint32_t rank, uint32_t lane, uint64_t begun, uint64_t ended);
+/* A thread waits for ranks of the communicator in place 0; 0: it did, and has what it waited for.
+ */
+void fake_message(struct fake_job *job, uint32_t rank, uint64_t what);
 void fake_detach(struct fake_job *job, uint32_t rank);
 void fake_state(struct fake_job *job, uint32_t rank, enum harness_watch_state state, int code);
 /* Time passes, then everything is read and judged. Returns how many findings there are. */

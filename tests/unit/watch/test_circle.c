@@ -212,6 +212,69 @@ CT_TEST(circle, left_out_without_a_past)
     }
 }
 
+/* After three rounds a rank's own past foretells nothing yet. All others did the same, and it did
+ * not. With two ranks nobody is left to ask. */
+CT_TEST(circle, the_others_tell_where_the_past_is_short)
+{
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        for (uint32_t place = WORLD; place <= SPLIT; place++) {
+            const char name[] = {(char)('0' + rank), '\0'};
+            const struct harness_finding *finding;
+            struct fake_job job;
+
+            begin_pairs(&job);
+            run_rounds(&job, 3);
+            leave_out(&job, rank, place);
+            fake_look(&job, MS);
+            fake_look(&job, HARNESS_WATCH_CYCLE_HOLD_NS);
+            finding = fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, name);
+            CT_CHECK_STR(finding->guest.comm, place == WORLD ? "world" : "group");
+            CT_CHECK_EQ_U64(finding->op.seq, 4);
+            fake_job_close(&job);
+        }
+    }
+}
+
+/* Each rank waits for a message before its call of the pairs, and one leaves the call of all out:
+ * it waits for the next message. Or the message itself was left out, behind the pairs' call by way
+ * of exception: then who forgot it is not known. */
+static void check_message_instead(uint32_t rank, bool is_message_due, const char *culprits)
+{
+    struct fake_job job;
+
+    begin_pairs(&job);
+    for (int i = 0; i < 4; i++) {
+        for (uint32_t r = 0; r < RANKS; r++) {
+            if (!is_message_due) {
+                fake_message(&job, r, 0);
+            }
+            run(&job, r, SPLIT);
+            if (is_message_due) {
+                fake_message(&job, r, 0);
+            }
+            if (i < 3) {
+                run(&job, r, WORLD);
+            } else if (r != rank) {
+                stay_in(&job, r, WORLD);
+            }
+        }
+    }
+    fake_message(&job, rank, guest_wait_pack((int)((rank + 1) % RANKS), -1));
+    fake_look(&job, MS);
+    fake_look(&job, job.limits.silent_ns);
+    fake_look(&job, MS);
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, culprits);
+    fake_job_close(&job);
+}
+
+CT_TEST(circle, a_message_is_waited_for_in_place_of_a_call)
+{
+    check_message_instead(0, false, "0");
+    check_message_instead(3, false, "3");
+    check_message_instead(0, true, "0,1");
+    check_message_instead(3, true, "0,3");
+}
+
 /* All ranks go on to something new, a second call of the pairs, and rank 0 leaves it out. The
  * others are those that do what they never did. */
 CT_TEST(circle, what_others_do_too_is_new_and_not_wrong)
@@ -311,6 +374,30 @@ CT_TEST(endless, members_that_were_never_seen)
     finding = fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "none");
     CT_CHECK_EQ_U64(harness_rank_set_count(&finding->victims), 2);
     CT_CHECK(strstr(finding->text, "of 4 members of a communicator only 2 have shown") != NULL);
+    fake_job_close(&job);
+}
+
+/* All have posted the call, and one of them does not go on to wait for it: it is stuck before its
+ * next one. */
+CT_TEST(endless, a_rank_that_does_not_wait_for_what_it_posted)
+{
+    struct fake_job job;
+    const struct harness_finding *finding;
+
+    fake_job_begin(&job, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        const uint64_t seq = fake_post(&job, r, WORLD, 10, 0);
+
+        if (r != 1) {
+            fake_post(&job, r, WORLD, 20, 0);
+            fake_wait(&job, r, 0, WORLD, seq);
+        }
+    }
+    fake_look(&job, MS);
+    fake_look(&job, job.limits.silent_ns);
+    finding = fake_only(&job, HARNESS_VERDICT_HANG_HOST, "1");
+    CT_CHECK_EQ_U64(finding->op.seq, 2);
+    CT_CHECK_EQ_U64(harness_rank_set_count(&finding->victims), 2);
     fake_job_close(&job);
 }
 

@@ -1,5 +1,6 @@
 /* Calls that members of a communicator did not all post alike. */
 #include <signal.h>
+#include <string.h>
 
 #include "tests/ct.h"
 #include "tests/unit/watch/fake_rank.h"
@@ -81,9 +82,12 @@ CT_TEST(differ, two_camps)
     fake_job_begin(&job, 2);
     fake_post(&job, 0, 0, 100, 1);
     fake_post(&job, 1, 0, 90, 1);
-    CT_CHECK_EQ_U64(fake_look(&job, 0), 2);
-    CT_CHECK(harness_rank_set_has(&job.findings.items[0].culprits, 0));
-    CT_CHECK(harness_rank_set_has(&job.findings.items[1].culprits, 1));
+    fake_look(&job, 0);
+    CT_CHECK(
+        strstr(fake_only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "0,1")->text,
+               "rank 0 posted all_reduce 1 of world (100 f32, sum, bucket 0) in step 0, rank 1 "
+               "posted all_reduce 1 of world (90 f32, sum, bucket 0) in step 0; which of them "
+               "is right, nothing tells") != NULL);
     fake_job_close(&job);
 }
 
@@ -192,7 +196,8 @@ CT_TEST(differ, two_ranks_with_a_call_now_and_then)
             }
         }
     }
-    CT_CHECK_EQ_U64(fake_look(&job, 0), 2);
+    fake_look(&job, 0);
+    (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_MISSING, "0,1");
     fake_job_close(&job);
 }
 
@@ -354,7 +359,8 @@ CT_TEST(differ, once_is_no_habit)
             fake_post(&job, r, 0, i < 5 ? counts[i] : r == 0 ? 20 : 40, 0);
         }
     }
-    CT_CHECK_EQ_U64(fake_look(&job, MS), 2);
+    fake_look(&job, MS);
+    (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "0,1");
     fake_job_close(&job);
 }
 
@@ -375,7 +381,7 @@ CT_TEST(differ, the_same_call_a_step_later)
         fake_look(&job, MS);
         fake_look(&job, 10 * MS); /* it may have taken them in another order */
         if (rounds == 2) {        /* that is no habit yet */
-            CT_CHECK_EQ_U64(job.findings.count, 2);
+            (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_MISSING, "0,1");
         } else {
             (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_MISSING, "1");
         }

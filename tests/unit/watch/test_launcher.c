@@ -77,3 +77,100 @@ CT_TEST(launcher, an_end_of_which_nothing_is_known)
                     "rank 1 ended, and how is not known here, ") != NULL);
     fake_job_close(&job);
 }
+
+/* A rank exits with 0 and never says that it is done, which the others do: their launcher ends them
+ * for that. */
+CT_TEST(launcher, ends_those_that_are_done)
+{
+    for (int is_told = 0; is_told < 2; is_told++) {
+        struct fake_job job;
+
+        fake_job_begin(&job, 3);
+        for (uint32_t r = 0; r < 3; r++) {
+            job.watch.ranks[r].is_of_launcher = true;
+            fake_done(&job, r, 0, fake_post(&job, r, 0, 10, 0));
+            if (r != 1 || is_told != 0) {
+                fake_detach(&job, r);
+            }
+        }
+        fake_state(&job, 1, HARNESS_WATCH_EXITED, 0);
+        job.now_ns += MS;
+        fake_state(&job, 0, HARNESS_WATCH_SIGNALED, SIGTERM);
+        if (is_told == 0) {
+            fake_state(&job, 2, HARNESS_WATCH_SIGNALED, SIGTERM);
+        }
+        fake_look(&job, MS);
+        if (is_told == 0) {
+            (void)only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY);
+        } else { /* then it is nobody's doing but the signal's */
+            (void)fake_only(&job, HARNESS_VERDICT_CRASH_SIGNALED, "0");
+        }
+        fake_job_close(&job);
+    }
+}
+
+/* --- done, and waited for
+ * ------------------------------------------------------------------------------------------------
+ */
+
+static void begin_done(struct fake_job *job, uint32_t world_size, uint32_t calls)
+{
+    fake_job_begin(job, world_size);
+    for (uint32_t i = 0; i < calls; i++) {
+        for (uint32_t r = 0; r < world_size; r++) {
+            fake_done(job, r, 0, fake_post(job, r, 0, 10, 0));
+        }
+    }
+    fake_wait(job, 0, 0, 0, fake_post(job, 0, 0, 10, 0));
+}
+
+/* A rank waits in a call that all others are done without: it has made one too many. Whoever is
+ * done first is not accused before the others had time to be. */
+CT_TEST(done, one_call_too_many)
+{
+    struct fake_job job;
+
+    begin_done(&job, 4, 3);
+    fake_detach(&job, 1);
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    fake_detach(&job, 2);
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0); /* rank 3 may come yet, or be done */
+    fake_detach(&job, 3);
+    fake_look(&job, MS);
+    CT_CHECK_EQ_U64(fake_only(&job, HARNESS_VERDICT_MISMATCH_EXTRA, "0")->op.seq, 4);
+    fake_job_close(&job);
+}
+
+/* The others come to that call: whoever is done has left it out. */
+CT_TEST(done, one_call_too_few)
+{
+    struct fake_job job;
+
+    begin_done(&job, 4, 3);
+    fake_detach(&job, 1);
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    fake_wait(&job, 2, 0, 0, fake_post(&job, 2, 0, 10, 0));
+    fake_wait(&job, 3, 0, 0, fake_post(&job, 3, 0, 10, 0));
+    fake_look(&job, MS);
+    (void)fake_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "1");
+    fake_job_close(&job);
+}
+
+/* Of two, nothing tells; unless the one that waits has gone on to another step. */
+CT_TEST(done, of_two_ranks)
+{
+    for (int has_gone_on = 0; has_gone_on < 2; has_gone_on++) {
+        struct fake_job job;
+
+        fake_job_begin(&job, 2);
+        for (uint32_t r = 0; r < 2; r++) {
+            fake_done(&job, r, 0, fake_post(&job, r, 0, 10, 0));
+        }
+        fake_step(&job, 0, (uint32_t)has_gone_on);
+        fake_wait(&job, 0, 0, 0, fake_post(&job, 0, 0, 10, 0));
+        fake_detach(&job, 1);
+        fake_look(&job, MS);
+        (void)fake_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, has_gone_on != 0 ? "1" : "0,1");
+        fake_job_close(&job);
+    }
+}

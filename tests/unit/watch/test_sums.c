@@ -195,7 +195,7 @@ CT_TEST(sums, what_is_left_is_counted)
     (void)fake_post(&job, 0, 0, 1, 0);
     (void)fake_post(&job, 1, 0, 2, 0); /* differs */
     (void)fake_post(&job, 1, 0, 2, 0);
-    CT_CHECK_EQ_U64(fake_look(&job, 5 * MS), 2); /* of two ranks either may be wrong */
+    CT_CHECK_EQ_U64(fake_look(&job, 5 * MS), 1); /* of two ranks either may be wrong */
     harness_results_finish(&job.watch);
     CT_CHECK_EQ_U64(job.watch.tally.judged, 1);
     CT_CHECK_EQ_U64(job.watch.tally.unjudged[HARNESS_WATCH_UNJUDGED_UNENDED], 1);

@@ -1,0 +1,131 @@
+/* Ranks wait, nothing moves, and no rank is missing from what they wait in. */
+#include "harness/watch/analyse.h"
+
+/* A rank waits in a call of a communicator that some of its members never made: nobody can say
+ * which ranks these are, but it is not the one that waits. */
+static void find_unseen(const struct harness_watch *watch, struct harness_findings *out)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_rank *self = &watch->ranks[r];
+        const struct harness_watch_group *group =
+            harness_watch_is_waiting(watch, r) ? &watch->groups[self->waits[0].group] : NULL;
+        struct harness_finding finding;
+
+        if (group == NULL || self->state != HARNESS_WATCH_RUNNING || group->is_pair ||
+            guest_wait_is_of_ranks(self->waits[0].seq) ||
+            harness_watch_count_known(watch, group) == group->size) {
+            continue;
+        }
+        harness_watch_begin(watch, HARNESS_VERDICT_HANG_NOT_JOINED, HARNESS_MODE_BUDGET, r, out,
+                            &finding);
+        harness_rank_set_clear(&finding.culprits);
+        harness_watch_say(&finding,
+                          "nothing has moved for %.1f s; of %llu members of a communicator only "
+                          "%llu have shown that they are in it",
+                          (double)(watch->now_ns - watch->change_ns) / 1e9,
+                          (unsigned long long)group->size,
+                          (unsigned long long)harness_watch_count_known(watch, group));
+        harness_watch_say_where(watch, r, &finding);
+        harness_watch_add_victims(watch, &finding);
+        harness_findings_add(out, &finding);
+        return;
+    }
+}
+
+/* Others are inside a call that the rank has posted and does not wait for: it is in code of its
+ * own, and many libraries go on with a call only when they are called. Devices go on by themselves.
+ */
+static bool is_idle_in(const struct harness_watch *watch, uint32_t rank,
+                       const struct harness_rank_set *inside)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    if (!self->is_attached || self->is_detached || harness_watch_is_gone(watch, rank) ||
+        harness_watch_is_waiting(watch, rank)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < harness_rank_set_count(inside); i++) {
+        const struct harness_watch_wait *wait =
+            &watch->ranks[harness_rank_set_at(inside, i)].waits[0];
+        const struct harness_watch_member *member = &watch->groups[wait->group].members[rank];
+        const enum harness_watch_reach reach =
+            harness_watch_reach_of(watch, rank, wait->group, wait->seq);
+
+        if (member->is_there && !member->is_of_device && reach > HARNESS_WATCH_NOWHERE &&
+            reach < HARNESS_WATCH_DONE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* False: there is no such rank. */
+static bool find_idle(const struct harness_watch *watch, const struct harness_rank_set *inside,
+                      struct harness_findings *out)
+{
+    struct harness_rank_set idle = harness_rank_set_in(out->mem);
+    struct harness_finding finding;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (is_idle_in(watch, r, inside)) {
+            harness_rank_set_add(&idle, r);
+        }
+    }
+    if (harness_rank_set_is_empty(&idle)) {
+        return false;
+    }
+    harness_watch_begin(watch, HARNESS_VERDICT_HANG_HOST, HARNESS_MODE_BUDGET,
+                        harness_rank_set_at(&idle, 0), out, &finding);
+    finding.culprits = idle;
+    harness_watch_say(&finding,
+                      "rank %s is in code of its own, inside a call that others wait in, and "
+                      "nothing has moved for %.1f s",
+                      harness_rank_set_text(&idle, ranks),
+                      (double)(watch->now_ns - watch->change_ns) / 1e9);
+    harness_watch_say_where(watch, harness_rank_set_at(&idle, 0), &finding);
+    harness_watch_add_victims(watch, &finding);
+    harness_findings_add(out, &finding);
+    return true;
+}
+
+/* All members have come to a call, and it does not end: nothing has changed for as long as others
+ * may wait. */
+void harness_watch_find_endless(const struct harness_watch *watch,
+                                const struct harness_watch_limits *limits,
+                                struct harness_findings *out)
+{
+    struct harness_rank_set inside = harness_rank_set_in(out->mem);
+    struct harness_finding finding;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+    if (harness_watch_unchanged_ns(watch) < limits->silent_ns) {
+        return;
+    }
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_rank *self = &watch->ranks[r];
+
+        if (!harness_watch_is_gone(watch, r) && self->state == HARNESS_WATCH_RUNNING &&
+            harness_watch_is_waiting(watch, r) &&
+            harness_watch_is_complete(watch, &self->waits[0])) {
+            harness_rank_set_add(&inside, r);
+        }
+    }
+    if (harness_rank_set_is_empty(&inside)) {
+        find_unseen(watch, out);
+        return;
+    }
+    if (find_idle(watch, &inside, out)) {
+        return;
+    }
+    harness_watch_begin(watch, HARNESS_VERDICT_HANG_CYCLE, HARNESS_MODE_BUDGET,
+                        harness_rank_set_at(&inside, 0), out, &finding);
+    finding.culprits = inside;
+    harness_watch_say(&finding,
+                      "ranks %s are inside a call to which all its members have come, and "
+                      "nothing has moved for %.1f s",
+                      harness_rank_set_text(&inside, ranks),
+                      (double)(watch->now_ns - watch->change_ns) / 1e9);
+    harness_watch_say_where(watch, harness_rank_set_at(&inside, 0), &finding);
+    harness_findings_add(out, &finding);
+}
