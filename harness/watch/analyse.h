@@ -250,6 +250,24 @@ void harness_watch_find_strays(struct harness_watch *watch, const struct harness
 void harness_watch_find_circle(const struct harness_watch *watch,
                                const struct harness_rank_set *stuck, struct harness_rank_set *out);
 
+/* camp.c */
+struct harness_watch_camp {
+    const struct harness_watch_call *call;
+    uint32_t rank; /* its first member */
+    uint32_t count;
+};
+/* They post, hold and belong to the same; of a pair's messages each has steps of its own. */
+bool harness_watch_is_same(const struct harness_watch_group *group,
+                           const struct harness_watch_call *a, const struct harness_watch_call *b);
+/* The members' camps at a call. out: [world_size]. *out_posted: how many have posted it. */
+uint32_t harness_watch_find_camps(const struct harness_watch *watch,
+                                  const struct harness_watch_group *group, uint64_t seq,
+                                  struct harness_watch_camp *out, uint64_t *out_posted);
+/* Index of the right camp; count: nobody can say. */
+uint32_t harness_watch_pick_right(const struct harness_watch *watch,
+                                  const struct harness_watch_group *group, uint64_t seq,
+                                  const struct harness_watch_camp *camps, uint32_t count);
+
 /* peers.c */
 /* Of a circle among ranks that hold each other: the one that left out a call which all others
  * posted behind the same calls. False: there is no telling. *out: that call. */

@@ -5,109 +5,6 @@
 #include "harness/guest/ddprove_guest.h"
 #include "harness/watch/analyse.h"
 
-static bool is_same(const struct harness_watch_group *group, const struct harness_watch_call *a,
-                    const struct harness_watch_call *b)
-{
-    return harness_watch_is_alike(a, b) && harness_watch_holds_same(a, b) &&
-           (a->step == b->step || group->is_pair);
-}
-
-struct camp {
-    const struct harness_watch_call *call;
-    uint32_t rank; /* its first member */
-    uint32_t count;
-};
-
-/* The members' camps at a call. out: [world_size]. *out_posted: how many have posted it. */
-static uint32_t find_camps(const struct harness_watch *watch,
-                           const struct harness_watch_group *group, uint64_t seq, struct camp *out,
-                           uint64_t *out_posted)
-{
-    uint32_t count = 0;
-
-    *out_posted = 0;
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        const struct harness_watch_call *call = harness_watch_call_at(&group->members[r], seq);
-        uint32_t c = 0;
-
-        if (call == NULL) {
-            continue;
-        }
-        (*out_posted)++;
-        while (c < count && !is_same(group, out[c].call, call)) {
-            c++;
-        }
-        if (c == count) {
-            out[count++] = (struct camp){.call = call, .rank = r};
-        }
-        out[c].count++;
-    }
-    return count;
-}
-
-/* Index of the one camp that did what used to come here, if what the others did never has: behind
- * the longest run of calls that tells. */
-static uint32_t pick_by_habit(const struct harness_watch *watch,
-                              const struct harness_watch_group *group, uint64_t seq,
-                              const struct camp *camps, uint32_t count, bool is_step_judged)
-{
-    /* A call of every tenth step is foretold only by what goes back to the last such one. */
-    static const uint32_t lengths[] = {64, 48, 32, 24, 16, 12, 8, 7, 6, 5, 4, 3, 2, 1};
-
-    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
-        const uint32_t length = lengths[i];
-        uint32_t of[HARNESS_WATCH_HABITUAL + 1] = {0}; /* camps of each habit */
-        uint32_t habitual = count;
-
-        for (uint32_t c = 0; c < count; c++) {
-            const enum harness_watch_habit habit =
-                harness_watch_habit_of(watch, group, seq, camps[c].call, is_step_judged, length);
-
-            of[habit]++;
-            habitual = habit == HARNESS_WATCH_HABITUAL ? c : habitual;
-        }
-        if (of[HARNESS_WATCH_HABITUAL] == 1 && of[HARNESS_WATCH_NEVER] == count - 1) {
-            return habitual;
-        }
-        /* One that came now and then, and others never: a shorter run may have come oftener. */
-        if (of[HARNESS_WATCH_TOO_NEW] == 0 &&
-            (of[HARNESS_WATCH_SELDOM] != 1 || of[HARNESS_WATCH_NEVER] != count - 1)) {
-            return count;
-        }
-    }
-    return count;
-}
-
-/* The same call may have been posted in different steps: then the step that was due tells. */
-static uint32_t pick_expected(const struct harness_watch *watch,
-                              const struct harness_watch_group *group, uint64_t seq,
-                              const struct camp *camps, uint32_t count)
-{
-    const uint32_t by_call = pick_by_habit(watch, group, seq, camps, count, false);
-
-    return by_call < count ? by_call : pick_by_habit(watch, group, seq, camps, count, true);
-}
-
-/* Index of the right camp; count: nobody can say. */
-static uint32_t pick_right(const struct harness_watch *watch,
-                           const struct harness_watch_group *group, uint64_t seq,
-                           const struct camp *camps, uint32_t count)
-{
-    uint32_t largest = 0;
-    uint32_t rivals = 0;
-
-    for (uint32_t c = 1; c < count; c++) {
-        largest = camps[c].count > camps[largest].count ? c : largest;
-    }
-    for (uint32_t c = 0; c < count; c++) {
-        rivals += camps[c].count == camps[largest].count;
-    }
-    if (rivals == 1) {
-        return largest;
-    }
-    return pick_expected(watch, group, seq, camps, count);
-}
-
 /* Whoever posted this call in the group; world_size: nobody. */
 static uint32_t rank_of(const struct harness_watch *watch, const struct harness_watch_group *group,
                         uint64_t seq, const struct harness_watch_call *call)
@@ -166,8 +63,8 @@ static bool is_swapped(const struct harness_watch *watch, const struct harness_w
     const struct harness_watch_call *next =
         harness_watch_next_after(watch, group, seq, wrong, &steps);
 
-    return then != NULL && (before == NULL || !is_same(group, before, wrong)) &&
-           is_same(group, then, right) && !harness_watch_is_alike(wrong, right) &&
+    return then != NULL && (before == NULL || !harness_watch_is_same(group, before, wrong)) &&
+           harness_watch_is_same(group, then, right) && !harness_watch_is_alike(wrong, right) &&
            (watch->ranks[rank].step_count > 0 ||
             (next != NULL && !harness_watch_is_alike(next, right)));
 }
@@ -261,22 +158,22 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
 /* other: NULL, or a call that they do not have in common with it. One that has not told what its
  * bucket holds is like both. */
 static void add_members(const struct harness_watch *watch, const struct harness_watch_group *group,
-                        uint64_t seq, const struct camp *camp,
+                        uint64_t seq, const struct harness_watch_camp *camp,
                         const struct harness_watch_call *other, struct harness_rank_set *out)
 {
     for (uint32_t r = 0; r < watch->world_size; r++) {
         const struct harness_watch_call *call = harness_watch_call_at(&group->members[r], seq);
 
-        if (call != NULL && is_same(group, call, camp->call) &&
-            (other == NULL || !is_same(group, call, other))) {
+        if (call != NULL && harness_watch_is_same(group, call, camp->call) &&
+            (other == NULL || !harness_watch_is_same(group, call, other))) {
             harness_rank_set_add(out, r);
         }
     }
 }
 
 static void add(const struct harness_watch *watch, const struct harness_watch_group *group,
-                uint64_t seq, const struct camp *wrong, const struct camp *right,
-                struct harness_findings *out)
+                uint64_t seq, const struct harness_watch_camp *wrong,
+                const struct harness_watch_camp *right, struct harness_findings *out)
 {
     struct harness_finding finding;
     char ranks[HARNESS_RANKS_TEXT_BYTES];
@@ -310,7 +207,7 @@ static void add(const struct harness_watch *watch, const struct harness_watch_gr
 
 /* Nobody can say who is right: all are named together, never one that may be right alone. */
 static void add_unclear(const struct harness_watch *watch, const struct harness_watch_group *group,
-                        uint64_t seq, const struct camp *camps, uint32_t count,
+                        uint64_t seq, const struct harness_watch_camp *camps, uint32_t count,
                         struct harness_findings *out)
 {
     const bool is_ahead = camps[0].call->step > camps[1].call->step; /* it may have left one out */
@@ -329,7 +226,7 @@ static void add_unclear(const struct harness_watch *watch, const struct harness_
         struct harness_rank_set members = harness_rank_set_in(out->mem);
         char ranks[HARNESS_RANKS_TEXT_BYTES];
 
-        add_members(watch, group, seq, &camps[c], &members);
+        add_members(watch, group, seq, &camps[c], NULL, &members);
         harness_rank_set_add_all(&finding.culprits, &members);
         finding.step = (int32_t)camps[c].call->step < finding.step ? (int32_t)camps[c].call->step
                                                                    : finding.step;
@@ -362,7 +259,7 @@ static uint64_t count_coming(const struct harness_watch *watch,
 
 /* Nobody who comes yet could change who is right. Ranks that have posted may be gone by then: their
  * library refused what the others posted. */
-static bool is_decided(const struct camp *camps, uint32_t count, uint64_t coming)
+static bool is_decided(const struct harness_watch_camp *camps, uint32_t count, uint64_t coming)
 {
     uint32_t first = 0;
     uint32_t second = 0;
@@ -377,7 +274,8 @@ static bool is_decided(const struct camp *camps, uint32_t count, uint64_t coming
 /* The rank is still inside. Of what they ask for, only the operator, the root or the bucket differ,
  * and everybody has come: the libraries do not notice that, and the call ends. */
 static bool may_end(const struct harness_watch *watch, const struct harness_watch_group *group,
-                    uint64_t seq, const struct camp *wrong, const struct camp *right)
+                    uint64_t seq, const struct harness_watch_camp *wrong,
+                    const struct harness_watch_camp *right)
 {
     const struct harness_watch_wait wait = {.group = (size_t)(group - watch->groups), .seq = seq};
 
@@ -397,9 +295,10 @@ static bool may_end(const struct harness_watch *watch, const struct harness_watc
  * one that tells whether calls were left out before it. How long to wait for that. */
 static uint64_t order_hold_ns(const struct harness_watch *watch,
                               const struct harness_watch_group *group, uint64_t seq,
-                              const struct camp *camps, uint32_t count, uint32_t right)
+                              const struct harness_watch_camp *camps, uint32_t count,
+                              uint32_t right)
 {
-    const struct camp *wrong = &camps[right == 0 ? 1 : 0];
+    const struct harness_watch_camp *wrong = &camps[right == 0 ? 1 : 0];
     uint32_t steps = 0;
     const struct harness_watch_call *next;
 
@@ -431,10 +330,10 @@ enum { STARVED_TIMES = 4 };
 
 /* Judge one call. False: wait for more members. */
 static bool compare(struct harness_watch *watch, struct harness_watch_group *group, uint64_t seq,
-                    struct camp *camps, struct harness_findings *out)
+                    struct harness_watch_camp *camps, struct harness_findings *out)
 {
     uint64_t posted;
-    const uint32_t count = find_camps(watch, group, seq, camps, &posted);
+    const uint32_t count = harness_watch_find_camps(watch, group, seq, camps, &posted);
     /* Ranks that wait for others in a loop want a CPU all the time, and do not get on by it. */
     const uint64_t starved_ns = watch->starved_ns < STARVED_TIMES * HARNESS_WATCH_DIFFER_HOLD_NS
                                     ? watch->starved_ns
@@ -452,7 +351,7 @@ static bool compare(struct harness_watch *watch, struct harness_watch_group *gro
         !is_decided(camps, count, count_coming(watch, group, seq))) {
         return false;
     }
-    right = pick_right(watch, group, seq, camps, count);
+    right = harness_watch_pick_right(watch, group, seq, camps, count);
     order_ns = order_hold_ns(watch, group, seq, camps, count, right);
     if (order_ns > 0 && watch->now_ns - group->differs_ns < order_ns + starved_ns) {
         return false;
@@ -483,7 +382,7 @@ static bool is_lost(const struct harness_watch *watch, const struct harness_watc
 
 void harness_watch_find_differences(struct harness_watch *watch, struct harness_findings *out)
 {
-    struct camp *camps = ddp_mem_array(watch->mem, watch->world_size, sizeof *camps);
+    struct harness_watch_camp *camps = ddp_mem_array(watch->mem, watch->world_size, sizeof *camps);
 
     if (camps == NULL) {
         watch->is_failed = true;

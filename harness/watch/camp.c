@@ -1,0 +1,99 @@
+/* Members that posted the same at a call are a camp. Most of them are right; of two equal camps,
+ * the one that did what the communicator always did in this place. */
+#include "harness/watch/analyse.h"
+
+bool harness_watch_is_same(const struct harness_watch_group *group,
+                           const struct harness_watch_call *a, const struct harness_watch_call *b)
+{
+    return harness_watch_is_alike(a, b) && harness_watch_holds_same(a, b) &&
+           (a->step == b->step || group->is_pair);
+}
+
+uint32_t harness_watch_find_camps(const struct harness_watch *watch,
+                                  const struct harness_watch_group *group, uint64_t seq,
+                                  struct harness_watch_camp *out, uint64_t *out_posted)
+{
+    uint32_t count = 0;
+
+    *out_posted = 0;
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_call *call = harness_watch_call_at(&group->members[r], seq);
+        uint32_t c = 0;
+
+        if (call == NULL) {
+            continue;
+        }
+        (*out_posted)++;
+        while (c < count && !harness_watch_is_same(group, out[c].call, call)) {
+            c++;
+        }
+        if (c == count) {
+            out[count++] = (struct harness_watch_camp){.call = call, .rank = r};
+        }
+        out[c].count++;
+    }
+    return count;
+}
+
+/* Index of the one camp that did what used to come here, if what the others did never has: behind
+ * the longest run of calls that tells. */
+static uint32_t pick_by_habit(const struct harness_watch *watch,
+                              const struct harness_watch_group *group, uint64_t seq,
+                              const struct harness_watch_camp *camps, uint32_t count,
+                              bool is_step_judged)
+{
+    /* A call of every tenth step is foretold only by what goes back to the last such one. */
+    static const uint32_t lengths[] = {64, 48, 32, 24, 16, 12, 8, 7, 6, 5, 4, 3, 2, 1};
+
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        const uint32_t length = lengths[i];
+        uint32_t of[HARNESS_WATCH_HABITUAL + 1] = {0}; /* camps of each habit */
+        uint32_t habitual = count;
+
+        for (uint32_t c = 0; c < count; c++) {
+            const enum harness_watch_habit habit =
+                harness_watch_habit_of(watch, group, seq, camps[c].call, is_step_judged, length);
+
+            of[habit]++;
+            habitual = habit == HARNESS_WATCH_HABITUAL ? c : habitual;
+        }
+        if (of[HARNESS_WATCH_HABITUAL] == 1 && of[HARNESS_WATCH_NEVER] == count - 1) {
+            return habitual;
+        }
+        /* One that came now and then, and others never: a shorter run may have come oftener. */
+        if (of[HARNESS_WATCH_TOO_NEW] == 0 &&
+            (of[HARNESS_WATCH_SELDOM] != 1 || of[HARNESS_WATCH_NEVER] != count - 1)) {
+            return count;
+        }
+    }
+    return count;
+}
+
+/* The same call may have been posted in different steps: then the step that was due tells. */
+static uint32_t pick_expected(const struct harness_watch *watch,
+                              const struct harness_watch_group *group, uint64_t seq,
+                              const struct harness_watch_camp *camps, uint32_t count)
+{
+    const uint32_t by_call = pick_by_habit(watch, group, seq, camps, count, false);
+
+    return by_call < count ? by_call : pick_by_habit(watch, group, seq, camps, count, true);
+}
+
+uint32_t harness_watch_pick_right(const struct harness_watch *watch,
+                                  const struct harness_watch_group *group, uint64_t seq,
+                                  const struct harness_watch_camp *camps, uint32_t count)
+{
+    uint32_t largest = 0;
+    uint32_t rivals = 0;
+
+    for (uint32_t c = 1; c < count; c++) {
+        largest = camps[c].count > camps[largest].count ? c : largest;
+    }
+    for (uint32_t c = 0; c < count; c++) {
+        rivals += camps[c].count == camps[largest].count;
+    }
+    if (rivals == 1) {
+        return largest;
+    }
+    return pick_expected(watch, group, seq, camps, count);
+}
