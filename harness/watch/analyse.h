@@ -63,7 +63,7 @@ static inline uint64_t harness_watch_unchanged_ns(const struct harness_watch *wa
 void harness_watch_analyse(struct harness_watch *watch, const struct harness_watch_limits *limits,
                            struct harness_findings *out);
 
-/* analyse.c */
+/* where.c */
 /* A finding about a rank, where it is. */
 void harness_watch_begin(const struct harness_watch *watch, enum harness_verdict verdict,
                          enum harness_mode mode, uint32_t rank, struct harness_findings *out,
@@ -233,6 +233,11 @@ uint64_t harness_watch_count_come(const struct harness_watch *watch,
 /* The process has ended. */
 bool harness_watch_is_gone(const struct harness_watch *watch, uint32_t rank);
 
+/* Of ranks that hold each other, those that some other one of them waits for. The rest wait too,
+ * and could all go on if these did. */
+void harness_watch_find_circle(const struct harness_watch *watch,
+                               const struct harness_rank_set *stuck, struct harness_rank_set *out);
+
 /* circle.c */
 /* Of ranks that hold each other: those that are to blame. Those that strayed, if the past says so;
  * else those that lack a call in which more than half of all wait, unless they may themselves be
@@ -240,11 +245,6 @@ bool harness_watch_is_gone(const struct harness_watch *watch, uint32_t rank);
  * Nothing is added if there is no telling. *out: the call that they have not come to. */
 void harness_watch_find_strays(struct harness_watch *watch, const struct harness_rank_set *stuck,
                                struct harness_rank_set *strays, struct harness_watch_wait *out);
-
-/* Of ranks that hold each other, those that some other one of them waits for. The rest wait too,
- * and could all go on if these did. */
-void harness_watch_find_circle(const struct harness_watch *watch,
-                               const struct harness_rank_set *stuck, struct harness_rank_set *out);
 
 /* peers.c */
 /* Of a circle among ranks that hold each other: the one that left out a call which all others
