@@ -63,7 +63,7 @@ static inline uint64_t harness_watch_unchanged_ns(const struct harness_watch *wa
 void harness_watch_analyse(struct harness_watch *watch, const struct harness_watch_limits *limits,
                            struct harness_findings *out);
 
-/* analyse.c */
+/* where.c */
 /* A finding about a rank, where it is. */
 void harness_watch_begin(const struct harness_watch *watch, enum harness_verdict verdict,
                          enum harness_mode mode, uint32_t rank, struct harness_findings *out,
@@ -237,6 +237,11 @@ uint64_t harness_watch_count_come(const struct harness_watch *watch,
 /* The process has ended. */
 bool harness_watch_is_gone(const struct harness_watch *watch, uint32_t rank);
 
+/* Of ranks that hold each other, those that some other one of them waits for. The rest wait too,
+ * and could all go on if these did. */
+void harness_watch_find_circle(const struct harness_watch *watch,
+                               const struct harness_rank_set *stuck, struct harness_rank_set *out);
+
 /* circle.c */
 /* Of ranks that hold each other: those that are to blame. Those that strayed, if the past says so;
  * else those that lack a call in which more than half of all wait, unless they may themselves be
@@ -244,11 +249,6 @@ bool harness_watch_is_gone(const struct harness_watch *watch, uint32_t rank);
  * Nothing is added if there is no telling. *out: the call that they have not come to. */
 void harness_watch_find_strays(struct harness_watch *watch, const struct harness_rank_set *stuck,
                                struct harness_rank_set *strays, struct harness_watch_wait *out);
-
-/* Of ranks that hold each other, those that some other one of them waits for. The rest wait too,
- * and could all go on if these did. */
-void harness_watch_find_circle(const struct harness_watch *watch,
-                               const struct harness_rank_set *stuck, struct harness_rank_set *out);
 
 /* camp.c */
 struct harness_watch_camp {

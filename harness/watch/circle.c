@@ -93,33 +93,3 @@ void harness_watch_find_strays(struct harness_watch *watch, const struct harness
         }
     }
 }
-
-void harness_watch_find_circle(const struct harness_watch *watch,
-                               const struct harness_rank_set *stuck, struct harness_rank_set *out)
-{
-    uint32_t before;
-
-    *out = *stuck;
-    do {
-        struct harness_rank_set needed = harness_rank_set_in(out->ranks.mem);
-
-        before = harness_rank_set_count(out);
-        for (uint32_t i = 0; i < before; i++) {
-            const uint32_t rank = harness_rank_set_at(out, i);
-            bool is_needed = false;
-
-            for (uint32_t k = 0; k < before; k++) {
-                is_needed =
-                    is_needed ||
-                    (k != i && harness_watch_needs(watch, harness_rank_set_at(out, k), rank, NULL));
-            }
-            if (is_needed) {
-                harness_rank_set_add(&needed, rank);
-            }
-        }
-        *out = needed;
-    } while (!harness_rank_set_is_empty(out) && harness_rank_set_count(out) < before);
-    if (harness_rank_set_is_empty(out)) { /* for themselves, or for what is not known */
-        *out = *stuck;
-    }
-}

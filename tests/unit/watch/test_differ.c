@@ -83,11 +83,8 @@ CT_TEST(differ, two_camps)
     fake_post(&job, 0, 0, 100, 1);
     fake_post(&job, 1, 0, 90, 1);
     fake_look(&job, 0);
-    CT_CHECK(
-        strstr(fake_only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "0,1")->text,
-               "rank 0 posted all_reduce 1 of world (100 f32, sum, bucket 0) in step 0, rank 1 "
-               "posted all_reduce 1 of world (90 f32, sum, bucket 0) in step 0; which of them "
-               "is right, nothing tells") != NULL);
+    CT_CHECK(strstr(fake_only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "0,1")->text,
+                    "which of them is right, nothing tells") != NULL);
     fake_job_close(&job);
 }
 
