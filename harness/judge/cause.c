@@ -74,6 +74,7 @@ static bool is_met(const struct harness_paths *paths, const struct harness_findi
 /* It is about what a rank had when it completed the operation, which is always named. */
 static bool is_result(const struct harness_finding *finding)
 {
+    DDP_ASSERT(finding->stage >= -1 && finding->stage < HARNESS_STAGE_COUNT);
     return finding->stage == HARNESS_STAGE_OUTPUT || finding->oracle == HARNESS_ORACLE_SCHEDULE ||
            finding->oracle == HARNESS_ORACLE_BROADCAST;
 }

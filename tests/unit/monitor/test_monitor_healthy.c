@@ -195,3 +195,30 @@ CT_TEST(monitor_healthy, a_world_of_one)
     cut_check_silent(&job, "one rank");
     cut_fini(&job);
 }
+
+/* A process that waits and does not look any more whether it may go on is stuck inside the wait,
+ * unless it had no CPU; if it looks, all of them wait for each other. */
+CT_TEST(monitor_stuck, wait_that_does_not_look)
+{
+    uint64_t starved_ns[RANKS] = {0};
+    struct cut_job job;
+    const struct harness_finding *finding;
+
+    cut_init(&job, RANKS);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        cut_still(&job, r, 2 * CUT_LATE_MS);
+        cut_wait(&job, r, cut_seq(1, 1), (int32_t)((r + 1) % RANKS));
+        job.pages[r].call_seq = cut_seq(1, 1);
+        job.pages[r].polls.polled_ns = CUT_NOW_NS - CUT_MS;
+    }
+    job.pages[1].polls.polled_ns = CUT_NOW_NS - 200 * CUT_MS;
+    finding = cut_only(&job, HARNESS_VERDICT_HANG_HOST);
+    CT_REQUIRE(finding != NULL);
+    cut_check_culprit(finding, 1);
+    starved_ns[1] = 150 * CUT_MS;
+    job.cut.starved_ns = starved_ns;
+    finding = cut_only(&job, HARNESS_VERDICT_HANG_CYCLE);
+    CT_REQUIRE(finding != NULL);
+    CT_CHECK_EQ_U64(harness_rank_set_count(&finding->culprits), RANKS);
+    cut_fini(&job);
+}
