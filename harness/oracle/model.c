@@ -81,19 +81,6 @@ static void say_planned(const struct harness_emulation *e, uint32_t param, char 
     say_shape(dims, text, size_bytes);
 }
 
-void harness_model_place(const struct harness_emulation *e, uint64_t seq,
-                         struct harness_finding *finding)
-{
-    const struct harness_op *verify = harness_program_at(e->input->program, seq);
-
-    finding->step = 0;
-    finding->phase = DDP_PHASE_INIT;
-    if (verify != NULL) {
-        finding->op = (struct harness_finding_op){true,         verify->seq, verify->kind,
-                                                  verify->role, -1,          verify->elem_count};
-    }
-}
-
 static void describe(const struct harness_emulation *e, const struct drift *drift,
                      struct harness_finding *finding)
 {
@@ -101,7 +88,7 @@ static void describe(const struct harness_emulation *e, const struct drift *drif
     char own[96] = "missing";
     char planned[96];
 
-    harness_model_place(e, 1, finding);
+    harness_subject_set_comparison(e, 1, finding);
     if (drift->dims != NULL) {
         say_shape(drift->dims, own, sizeof(own));
     }
@@ -168,7 +155,7 @@ static void add_misread(const struct harness_emulation *e, uint32_t rank, uint64
     harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_CORRUPTED, HARNESS_ORACLE_MODEL,
                          HARNESS_MODE_PROVABLE);
     harness_rank_set_add(&finding.culprits, rank);
-    harness_model_place(e, seq, &finding);
+    harness_subject_set_comparison(e, seq, &finding);
     (void)snprintf(finding.text, sizeof(finding.text),
                    "rank %u saw another model in the exchange %llu, and all ranks described the "
                    "plan's: what it compared is not what was sent",
@@ -311,7 +298,7 @@ static void check_layouts(const struct harness_emulation *e, struct harness_find
         if (is_behind_rebuild(e, r, moved)) {
             place_at_rebuild(e, &finding);
         } else {
-            harness_model_place(e, 1, &finding);
+            harness_subject_set_comparison(e, 1, &finding);
         }
         harness_finding_add_param(&finding, (uint32_t)moved->arg[1]);
         (void)snprintf(finding.text, sizeof(finding.text),

@@ -139,7 +139,7 @@ void harness_model_check_config(const struct harness_emulation *e, struct harnes
         if (is_listed) {
             continue;
         }
-        harness_model_place(e, 1, &finding);
+        harness_subject_set_comparison(e, 1, &finding);
         say_option(own, planned, option, sizeof option);
         (void)snprintf(finding.text, sizeof finding.text, "%s: option %s in the plan's job",
                        harness_subject_ranks_text(&finding.culprits, ranks, sizeof ranks), option);

@@ -163,3 +163,16 @@ uint64_t harness_subject_open_seq(const struct harness_emulation *e,
         harness_index_with_seq(&e->index, harness_rank_set_at(ranks, 0), DDP_EVENT_COLL_DONE, seq);
     return done != NULL && harness_index_status(done->entry.arg[3]) == DDP_OK ? 0 : seq;
 }
+
+void harness_subject_set_comparison(const struct harness_emulation *e, uint64_t seq,
+                                    struct harness_finding *finding)
+{
+    const struct harness_op *verify = harness_program_at(e->input->program, seq);
+
+    finding->step = 0;
+    finding->phase = DDP_PHASE_INIT;
+    if (verify != NULL) {
+        finding->op = (struct harness_finding_op){true,         verify->seq, verify->kind,
+                                                  verify->role, -1,          verify->elem_count};
+    }
+}

@@ -36,8 +36,8 @@ DDP_MUST_USE ddp_status harness_check_evaluations(const struct harness_emulation
 
 /* Where ranks wrap their models: models and configurations are compared there, if they are. seq: of
  * that comparison. */
-void harness_model_place(const struct harness_emulation *emulation, uint64_t seq,
-                         struct harness_finding *finding);
+void harness_subject_set_comparison(const struct harness_emulation *emulation, uint64_t seq,
+                                    struct harness_finding *finding);
 /* Ranks that wrapped their models with other options than planned (oracle model). */
 void harness_model_check_config(const struct harness_emulation *emulation,
                                 struct harness_findings *out);
