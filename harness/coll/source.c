@@ -248,7 +248,7 @@ static ddp_status take_schedule(struct harness_coll_source *source,
                                 struct ddp_err *err)
 {
     struct harness_schedule made;
-    bool is_equal;
+    ddp_status status;
 
     if (source->ops->make == NULL) {
         return read_schedule(source, test, rank, mem, out, err);
@@ -257,12 +257,18 @@ static ddp_status take_schedule(struct harness_coll_source *source,
         return source->ops->make(source, test, rank, mem, out, err);
     }
     DDP_TRY(read_schedule(source, test, rank, mem, out, err));
-    DDP_TRY(source->ops->make(source, test, rank, mem, &made, err));
-    is_equal = harness_schedule_is_equal(out, &made);
-    harness_schedule_fini(&made);
-    return is_equal ? DDP_OK
-                    : ddp_err_set(err, DDP_E_INVALID,
-                                  "its schedule is printed otherwise than it was emitted");
+    status = source->ops->make(source, test, rank, mem, &made, err);
+    if (status == DDP_OK) {
+        if (!harness_schedule_is_equal(out, &made)) {
+            status = ddp_err_set(err, DDP_E_INVALID,
+                                 "its schedule is printed otherwise than it was emitted");
+        }
+        harness_schedule_fini(&made);
+    }
+    if (status != DDP_OK) {
+        harness_schedule_fini(out);
+    }
+    return status;
 }
 
 ddp_status harness_coll_emit(struct harness_coll_source *source,

@@ -43,6 +43,10 @@ void sim_job_init(struct sim_job *job, uint32_t ranks)
     what->ranks_per_gpu = 1;
     what->timeout_ns = 5 * DDP_NS_PER_S;
     what->settle_ms = 1000;
+    what->local_sgd_period = 1;
+    what->powersgd_rank = 1;
+    what->powersgd_start = 2;
+    what->settle_ms = 1000;
     job->plan.id = "unit.sim";
     job->plan.cell = "";
     job->plan.faults = job->faults;
