@@ -49,9 +49,9 @@ def draw_job(r):
     job["optimizer"] = optimizer
     for key, values in (("micro_batches", [2]), ("bucket_order", ["pytorch"]), ("gradient_as_bucket_view", [True]),
                         ("gradient_scale", ["post"]), ("evaluate_every", [2]), ("checkpoint_every", [2]),
-                        ("semantics", ["pytorch", "pytorch", "strict"]), ("hook", ["fp16", "bf16", "allreduce"]),
+                        ("semantics", ["pytorch", "pytorch", "strict"]), ("hook", ["fp16", "bf16", "allreduce", "local_sgd", "quantize", "powersgd"]),
                         ("sync_batchnorm", [True]), ("static_graph", [True]), ("drop_last", [True]), ("join", [{}]),
-                        ("all_gather", ["ring_all_gather"])):
+                        ("all_gather", ["ring_all_gather"]), ("on_loss", ["continue"])):
         if r.random() < 0.25:
             job[key] = r.choice(values)
     if "evaluate_every" in job:

@@ -127,6 +127,7 @@ static void rebase(const struct exchanged *at, enum ddp_event kind, float *data,
         return;
     }
     deviation.seq = event->entry.arg[0];
+    deviation.is_result = kind == DDP_EVENT_COLL_DONE;
     deviation.what.residual.bit = -1;
     found = harness_kept_find(e->input->kept, deviation.got, elem_count * sizeof(*data), salt);
     if (found == NULL) {

@@ -33,6 +33,7 @@ struct harness_deviation {
     uint64_t expected, got; /* hashes, or bits of the loss */
     bool is_loss;
     bool is_missing; /* nothing was recorded where something should be */
+    bool is_result;  /* it came out of a collective; of a stage that has both */
     struct harness_description what;
 };
 

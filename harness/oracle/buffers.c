@@ -6,6 +6,21 @@
 
 #include "harness/oracle/subject.h"
 
+/* A gradient of the rank was wrong in a step before this one, and so what its passes gave may be.
+ */
+static bool had_wrong_gradient(const struct harness_emulation *e, uint32_t rank, uint32_t step)
+{
+    for (size_t i = 0; i < e->compare.count; i++) {
+        const struct harness_difference *item = &e->compare.items[i];
+
+        if (item->stage == HARNESS_STAGE_GRADIENT && item->step < step &&
+            harness_rank_set_has(&item->ranks, rank)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Everything that the owner's statistics depend on was as it should be in all steps before: it took
  * part in each of their passes, with batches that are known, and its gradients were right. Else
  * what was wrong there is a finding already, and the statistics follow from it. */
@@ -20,15 +35,7 @@ static bool is_clear(const struct harness_emulation *e, uint32_t rank, uint32_t 
             return false;
         }
     }
-    for (size_t i = 0; i < e->compare.count; i++) {
-        const struct harness_difference *item = &e->compare.items[i];
-
-        if (item->stage == HARNESS_STAGE_GRADIENT && item->step < step &&
-            harness_rank_set_has(&item->ranks, rank)) {
-            return false;
-        }
-    }
-    return true;
+    return !had_wrong_gradient(e, rank, step);
 }
 
 static void report(const struct harness_emulation *e, uint32_t rank, uint32_t step, size_t buffer,
@@ -47,36 +54,52 @@ static void report(const struct harness_emulation *e, uint32_t rank, uint32_t st
     harness_findings_add(out, &finding);
 }
 
-/* Whether a buffer of that step was reported. */
-static bool check_step(const struct harness_emulation *e, uint32_t step,
-                       struct harness_findings *out)
+/* The first buffer that the step's owner handed out and that is not the emulation's; none: the
+ * number of buffers. */
+static size_t find_drift(const struct harness_emulation *e, uint32_t step)
 {
     const size_t k = step - e->start_step;
-    const uint32_t owner = e->expected.buffer_owner[k];
     size_t count = 0;
-    const struct harness_trace_event *const *list =
-        harness_index_in_step(&e->index, owner, DDP_EVENT_BUFFER_SYNCED, step, &count);
+    const struct harness_trace_event *const *list = harness_index_in_step(
+        &e->index, e->expected.buffer_owner[k], DDP_EVENT_BUFFER_SYNCED, step, &count);
 
     for (size_t i = 0; i < count && i < e->buffers.count; i++) {
         const uint64_t expected = e->expected.buffer_hash[k * e->buffers.count + i];
 
         if (list[i]->entry.arg[0] == i && expected != 0 && list[i]->entry.arg[1] != expected) {
-            if (is_clear(e, owner, step)) {
-                report(e, owner, step, i, out);
-            }
-            return true;
+            return i;
         }
     }
-    return false;
+    return e->buffers.count;
+}
+
+/* Its step; end_step: all were the emulation's. */
+static uint32_t first_drift(const struct harness_emulation *e)
+{
+    uint32_t step = e->start_step;
+
+    while (step < e->end_step && find_drift(e, step) == e->buffers.count) {
+        step++;
+    }
+    return step;
+}
+
+bool harness_buffers_are_known(const struct harness_emulation *e, uint32_t rank)
+{
+    return first_drift(e) == e->end_step && !had_wrong_gradient(e, rank, e->end_step);
 }
 
 ddp_status harness_check_buffers(const struct harness_emulation *e, struct harness_findings *out,
                                  struct ddp_err *err)
 {
+    const uint32_t step = e->buffers.count > 0 ? first_drift(e) : e->end_step;
+
     (void)err;
-    for (uint32_t step = e->start_step; step < e->end_step && e->buffers.count > 0; step++) {
-        if (check_step(e, step, out)) {
-            break;
+    if (step < e->end_step) {
+        const uint32_t owner = e->expected.buffer_owner[step - e->start_step];
+
+        if (is_clear(e, owner, step)) {
+            report(e, owner, step, find_drift(e, step), out);
         }
     }
     return DDP_OK;

@@ -33,7 +33,8 @@ static void report(const struct harness_emulation *e, const struct harness_diffe
 
     harness_finding_init(&finding, out->mem, harness_subject_verdict(difference),
                          HARNESS_ORACLE_GRADIENT, HARNESS_MODE_BITWISE);
-    finding.stage = (int32_t)difference->stage;
+    finding.stage =
+        (int32_t)(difference->first.is_result ? HARNESS_STAGE_OUTPUT : difference->stage);
     harness_subject_set_difference(e, difference, &finding);
     (void)harness_subject_ranks_text(&difference->ranks, ranks, sizeof(ranks));
     if (difference->stage == HARNESS_STAGE_STATISTIC) {

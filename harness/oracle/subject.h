@@ -34,6 +34,10 @@ DDP_MUST_USE ddp_status harness_check_evaluations(const struct harness_emulation
                                                   struct harness_findings *out,
                                                   struct ddp_err *err);
 
+/* What was handed out was the emulation's in all steps, and so are the buffers that the rank has at
+ * the end (oracle buffers). Else what was wrong is a finding already. */
+bool harness_buffers_are_known(const struct harness_emulation *emulation, uint32_t rank);
+
 /* Where ranks wrap their models: models and configurations are compared there, if they are. seq: of
  * that comparison. */
 void harness_subject_set_comparison(const struct harness_emulation *emulation, uint64_t seq,
