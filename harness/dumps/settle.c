@@ -196,6 +196,7 @@ static void complete_default(struct harness_diag_evidence *evidence,
 {
     uint32_t count = harness_rank_set_count(&evidence->named);
     uint32_t world = evidence->world;
+    struct harness_rank_set all;
 
     if ((group->name[0] != '\0' && !group->is_world) || group->is_complete) {
         return;
@@ -203,9 +204,13 @@ static void complete_default(struct harness_diag_evidence *evidence,
     if (count > 0 && harness_rank_set_at(&evidence->named, count - 1) >= world) {
         world = harness_rank_set_at(&evidence->named, count - 1) + 1;
     }
+    /* In order: a number in front of others costs a copy of these. */
+    all = harness_rank_set_in(group->ranks.ranks.mem);
     for (uint32_t rank = 0; rank < world; rank++) {
-        harness_rank_set_add(&group->ranks, rank);
+        harness_rank_set_add(&all, rank);
     }
+    harness_rank_set_add_all(&all, &group->ranks);
+    group->ranks = all;
     group->is_complete = true;
 }
 
