@@ -43,15 +43,16 @@ ddp_status ddp_executor_astray(struct ddp_executor *executor, uint32_t peer,
 }
 
 /* Messages come in turn: if this one is of a later operation, its sender sent nothing more of this
- * one. */
+ * one; if it is of an earlier one, this rank took less of that one than was sent to it. */
 ddp_status ddp_executor_mismatch(struct ddp_executor *executor, uint32_t peer,
                                  const struct ddp_message *message)
 {
     const uint64_t seq = executor->queue.head->seq;
 
-    if (message->seq > seq) {
-        ddp_recorder_event(executor->queue.base.env->recorder, DDP_EVENT_MESSAGE_AHEAD, seq,
-                           executor->queue.member_rank[peer], message->seq, 0, 0);
+    if (message->seq != seq) {
+        ddp_recorder_event(executor->queue.base.env->recorder,
+                           message->seq > seq ? DDP_EVENT_MESSAGE_AHEAD : DDP_EVENT_MESSAGE_BEHIND,
+                           seq, executor->queue.member_rank[peer], message->seq, 0, 0);
     }
     if (executor->is_checked) {
         ddp_queue_announce(&executor->queue, DDP_E_MISMATCH, seq);

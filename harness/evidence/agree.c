@@ -159,6 +159,23 @@ static void check_ahead(const struct harness_emulation *e, uint32_t rank, struct
     }
 }
 
+/* Who got a message of an earlier operation ended by that, and had posted it, as its sender had. */
+static void check_behind(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
+{
+    size_t count = 0;
+    const struct ddp_event_entry *behind = first_of(e, rank, DDP_EVENT_MESSAGE_BEHIND, &count);
+    const uint64_t *arg = behind != NULL ? behind->arg : NULL;
+
+    if (arg != NULL &&
+        (arg[2] >= arg[0] || arg[1] >= e->world || arg[1] == rank ||
+         harness_index_with_seq(&e->index, (uint32_t)arg[1], DDP_EVENT_COLL_POST, arg[2]) == NULL ||
+         harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, arg[2]) == NULL ||
+         !has_error(e, rank, DDP_OK, DDP_OK, -1))) {
+        harness_gap_set(out, "rank %u met a message of an earlier collective that nobody sent",
+                        rank);
+    }
+}
+
 /* The error that a rank ends with is one that it recorded. */
 static void check_error(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
 {
@@ -270,6 +287,7 @@ ddp_status harness_evidence_agreement(const struct harness_emulation *e, struct 
         check_error(e, r, out);
         check_astray(e, r, out);
         check_ahead(e, r, out);
+        check_behind(e, r, out);
         check_messages(e, r, out);
     }
     return check_saved(e, out);

@@ -20,6 +20,15 @@ extern "C" {
 #undef SOURCE
 #undef ORACLE
 
+/* usage_message.c: a message is lost between two ranks, and neither end is to blame more than the
+ * other. Of several, the first that was noticed: it ended the group. */
+void harness_usage_blame_ends(const struct harness_emulation *emulation,
+                              struct harness_finding *finding);
+/* The first message of another operation than was due: who left a part of one out. The finding
+ * stays as it is if there was none, or if ranks had posted different operations. */
+void harness_usage_blame_displaced(const struct harness_emulation *emulation,
+                                   struct harness_finding *finding);
+
 /* usage_victims.c: the part of the usage oracle about ranks that ended because of others.
  * Of a time-out at time_ns: the culprits, and their place then. The finding has its operation and,
  * as victims, the ranks that gave up. */

@@ -266,85 +266,6 @@ static void refine_ended(const struct harness_emulation *e, struct harness_findi
     }
 }
 
-/* The first event of a kind that a rank recorded, of all ranks; NULL: none did. */
-static const struct harness_trace_event *first_event(const struct harness_emulation *e,
-                                                     enum ddp_event kind)
-{
-    const struct harness_trace_event *first = NULL;
-
-    for (uint32_t r = 0; r < e->world; r++) {
-        size_t count = 0;
-        const struct harness_trace_event *const *list =
-            harness_index_list(&e->index, r, kind, &count);
-
-        if (count > 0 && list[0]->entry.arg[1] < e->world &&
-            (first == NULL || list[0]->entry.time_ns < first->entry.time_ns)) {
-            first = list[0];
-        }
-    }
-    return first;
-}
-
-/* A message is lost between two ranks, and neither end is to blame more than the other. Of several,
- * the first that was noticed: it ended the group. */
-static void blame_ends(const struct harness_emulation *e, struct harness_finding *finding)
-{
-    const struct harness_trace_event *first = first_event(e, DDP_EVENT_MESSAGE_ASTRAY);
-    const uint64_t *arg;
-    size_t used = strlen(finding->text);
-
-    if (first == NULL) {
-        return;
-    }
-    arg = first->entry.arg;
-    harness_rank_set_clear(&finding->culprits);
-    harness_rank_set_add(&finding->culprits, first->rank);
-    harness_rank_set_add(&finding->culprits, (uint32_t)arg[1]);
-    finding->step = first->entry.phase > DDP_PHASE_INIT ? (int32_t)first->entry.step : -1;
-    finding->phase = first->entry.phase;
-    harness_subject_set_op(e, arg[0], finding);
-    (void)snprintf(
-        finding->text + used, sizeof(finding->text) - used,
-        "; in collective %llu message %llu from rank %llu came to rank %u, where message "
-        "%llu was due: %s",
-        (unsigned long long)arg[0], (unsigned long long)arg[2], (unsigned long long)arg[1],
-        first->rank, (unsigned long long)arg[3],
-        arg[2] > arg[3] ? "what was before it has not come" : "it came again");
-}
-
-/* All posted the operation alike, and one went on to a later one without having sent its part: what
- * came in its place says so. Who posted something else is the program's finding. */
-static void blame_ahead(const struct harness_emulation *e, struct harness_finding *finding)
-{
-    const struct harness_trace_event *ahead = first_event(e, DDP_EVENT_MESSAGE_AHEAD);
-    const struct harness_trace_event *own;
-    const struct harness_trace_event *other;
-    const uint64_t *arg;
-    size_t used = strlen(finding->text);
-
-    if (ahead == NULL) {
-        return;
-    }
-    arg = ahead->entry.arg;
-    own = harness_index_with_seq(&e->index, ahead->rank, DDP_EVENT_COLL_POST, arg[0]);
-    other = harness_index_with_seq(&e->index, (uint32_t)arg[1], DDP_EVENT_COLL_POST, arg[0]);
-    if (own == NULL || other == NULL || own->entry.arg[1] != other->entry.arg[1] ||
-        own->entry.arg[2] != other->entry.arg[2] ||
-        harness_index_with_seq(&e->index, (uint32_t)arg[1], DDP_EVENT_COLL_POST, arg[2]) == NULL) {
-        return;
-    }
-    finding->verdict = HARNESS_VERDICT_MISMATCH_MISSING;
-    harness_rank_set_add(&finding->culprits, (uint32_t)arg[1]);
-    finding->step = other->entry.phase > DDP_PHASE_INIT ? (int32_t)other->entry.step : -1;
-    finding->phase = other->entry.phase;
-    harness_subject_set_op(e, arg[0], finding);
-    (void)snprintf(finding->text + used, sizeof(finding->text) - used,
-                   "; rank %llu posted collective %llu and sent no more of it to rank %u, which "
-                   "got a message of its collective %llu instead",
-                   (unsigned long long)arg[1], (unsigned long long)arg[0], ahead->rank,
-                   (unsigned long long)arg[2]);
-}
-
 /* A restore run that finds no file: the run before wrote none. */
 static bool is_without_checkpoint(const struct harness_emulation *e, ddp_status status)
 {
@@ -433,10 +354,10 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
                    harness_subject_ranks_text(&reports->reported, ranks, sizeof(ranks)),
                    ddp_status_name(status), what);
     if (status == DDP_E_MESSAGE) {
-        blame_ends(e, &finding);
+        harness_usage_blame_ends(e, &finding);
     }
     if (status == DDP_E_MISMATCH) {
-        blame_ahead(e, &finding);
+        harness_usage_blame_displaced(e, &finding);
     }
     if (status == DDP_E_TIMEOUT) {
         finding.victims = reports->reported;

@@ -1,0 +1,126 @@
+/* Ranks that ended by a message that was not the one they waited for: whose fault that is. Messages
+ * come in turn and say of which operation they are, so what came tells what did not. */
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/oracle/subject.h"
+
+/* The first event of a kind that a rank recorded, of all ranks; NULL: none did. */
+static const struct harness_trace_event *first_event(const struct harness_emulation *e,
+                                                     enum ddp_event kind)
+{
+    const struct harness_trace_event *first = NULL;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, kind, &count);
+
+        if (count > 0 && list[0]->entry.arg[1] < e->world &&
+            (first == NULL || list[0]->entry.time_ns < first->entry.time_ns)) {
+            first = list[0];
+        }
+    }
+    return first;
+}
+
+void harness_usage_blame_ends(const struct harness_emulation *e, struct harness_finding *finding)
+{
+    const struct harness_trace_event *first = first_event(e, DDP_EVENT_MESSAGE_ASTRAY);
+    const uint64_t *arg;
+    size_t used = strlen(finding->text);
+
+    if (first == NULL) {
+        return;
+    }
+    arg = first->entry.arg;
+    harness_rank_set_clear(&finding->culprits);
+    harness_rank_set_add(&finding->culprits, first->rank);
+    harness_rank_set_add(&finding->culprits, (uint32_t)arg[1]);
+    finding->step = first->entry.phase > DDP_PHASE_INIT ? (int32_t)first->entry.step : -1;
+    finding->phase = first->entry.phase;
+    harness_subject_set_op(e, arg[0], finding);
+    (void)snprintf(
+        finding->text + used, sizeof(finding->text) - used,
+        "; in collective %llu message %llu from rank %llu came to rank %u, where message "
+        "%llu was due: %s",
+        (unsigned long long)arg[0], (unsigned long long)arg[2], (unsigned long long)arg[1],
+        first->rank, (unsigned long long)arg[3],
+        arg[2] > arg[3] ? "what was before it has not come" : "it came again");
+}
+
+/* Both posted the operation alike. Who posted something else is the program's finding. */
+static bool is_posted_alike(const struct harness_emulation *e, uint32_t a, uint32_t b, uint64_t seq)
+{
+    const struct harness_trace_event *of_a =
+        harness_index_with_seq(&e->index, a, DDP_EVENT_COLL_POST, seq);
+    const struct harness_trace_event *of_b =
+        harness_index_with_seq(&e->index, b, DDP_EVENT_COLL_POST, seq);
+
+    return of_a != NULL && of_b != NULL && of_a->entry.arg[1] == of_b->entry.arg[1] &&
+           of_a->entry.arg[2] == of_b->entry.arg[2];
+}
+
+/* The rank posted the operation and took no part, or not all of it. */
+static void blame_absent(const struct harness_emulation *e, uint32_t rank, uint64_t seq,
+                         struct harness_finding *finding)
+{
+    const struct ddp_event_entry *post =
+        &harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, seq)->entry;
+
+    finding->verdict = HARNESS_VERDICT_MISMATCH_MISSING;
+    harness_rank_set_add(&finding->culprits, rank);
+    finding->step = post->phase > DDP_PHASE_INIT ? (int32_t)post->step : -1;
+    finding->phase = post->phase;
+    harness_subject_set_op(e, seq, finding);
+}
+
+/* One went on to a later operation without having sent its part: what came in its place says so. */
+static void blame_ahead(const struct harness_emulation *e, const struct harness_trace_event *ahead,
+                        struct harness_finding *finding)
+{
+    const uint64_t *arg = ahead->entry.arg;
+    size_t used = strlen(finding->text);
+
+    if (!is_posted_alike(e, ahead->rank, (uint32_t)arg[1], arg[0]) ||
+        harness_index_with_seq(&e->index, (uint32_t)arg[1], DDP_EVENT_COLL_POST, arg[2]) == NULL) {
+        return;
+    }
+    blame_absent(e, (uint32_t)arg[1], arg[0], finding);
+    (void)snprintf(finding->text + used, sizeof(finding->text) - used,
+                   "; rank %llu posted collective %llu and sent no more of it to rank %u, which "
+                   "got a message of its collective %llu instead",
+                   (unsigned long long)arg[1], (unsigned long long)arg[0], ahead->rank,
+                   (unsigned long long)arg[2]);
+}
+
+/* One went on to a later operation without having taken what was sent to it: that came next. */
+static void blame_behind(const struct harness_emulation *e,
+                         const struct harness_trace_event *behind, struct harness_finding *finding)
+{
+    const uint64_t *arg = behind->entry.arg;
+    size_t used = strlen(finding->text);
+
+    if (!is_posted_alike(e, behind->rank, (uint32_t)arg[1], arg[2])) {
+        return;
+    }
+    blame_absent(e, behind->rank, arg[2], finding);
+    (void)snprintf(finding->text + used, sizeof(finding->text) - used,
+                   "; rank %u posted collective %llu and went on to %llu without what rank %llu "
+                   "had sent it",
+                   behind->rank, (unsigned long long)arg[2], (unsigned long long)arg[0],
+                   (unsigned long long)arg[1]);
+}
+
+void harness_usage_blame_displaced(const struct harness_emulation *e,
+                                   struct harness_finding *finding)
+{
+    const struct harness_trace_event *ahead = first_event(e, DDP_EVENT_MESSAGE_AHEAD);
+    const struct harness_trace_event *behind = first_event(e, DDP_EVENT_MESSAGE_BEHIND);
+
+    if (ahead != NULL && (behind == NULL || ahead->entry.time_ns <= behind->entry.time_ns)) {
+        blame_ahead(e, ahead, finding);
+    } else if (behind != NULL) {
+        blame_behind(e, behind, finding);
+    }
+}
