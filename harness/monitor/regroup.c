@@ -166,14 +166,24 @@ static void show_gone(const struct harness_regroup *regroup, struct ddp_page *pa
     process->code = 0;
 }
 
-struct harness_cut harness_regroup_cut(struct harness_regroup *regroup,
-                                       const struct harness_cut *cut)
+/* A cut of the same moment, whose pages and processes are ours to change. */
+static struct harness_cut copy_cut(struct harness_regroup *regroup, const struct harness_cut *cut)
 {
     struct harness_cut out = *cut;
 
     DDP_ASSERT(regroup->is_open && cut->world_size == regroup->world_size);
     memcpy(regroup->pages, cut->pages, cut->world_size * sizeof(*regroup->pages));
     memcpy(regroup->processes, cut->processes, cut->world_size * sizeof(*regroup->processes));
+    out.pages = regroup->pages;
+    out.processes = regroup->processes;
+    return out;
+}
+
+struct harness_cut harness_regroup_cut(struct harness_regroup *regroup,
+                                       const struct harness_cut *cut)
+{
+    struct harness_cut out = copy_cut(regroup, cut);
+
     for (uint32_t r = 0; r < cut->world_size; r++) {
         if (is_member(regroup, r)) {
             show_member(regroup, r, &regroup->pages[r]);
@@ -181,26 +191,19 @@ struct harness_cut harness_regroup_cut(struct harness_regroup *regroup,
             show_gone(regroup, &regroup->pages[r], &regroup->processes[r]);
         }
     }
-    out.pages = regroup->pages;
-    out.processes = regroup->processes;
     return out;
 }
 
 struct harness_cut harness_regroup_lost(struct harness_regroup *regroup,
                                         const struct harness_cut *cut)
 {
-    struct harness_cut out = *cut;
+    struct harness_cut out = copy_cut(regroup, cut);
 
-    DDP_ASSERT(regroup->is_open && cut->world_size == regroup->world_size);
-    memcpy(regroup->pages, cut->pages, cut->world_size * sizeof(*regroup->pages));
-    memcpy(regroup->processes, cut->processes, cut->world_size * sizeof(*regroup->processes));
     for (uint32_t r = 0; r < cut->world_size; r++) {
         if (is_member(regroup, r)) {
             regroup->pages[r].end_status = 0;
             regroup->processes[r].state = HARNESS_PROCESS_RUNNING;
         }
     }
-    out.pages = regroup->pages;
-    out.processes = regroup->processes;
     return out;
 }
