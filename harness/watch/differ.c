@@ -257,6 +257,21 @@ static uint64_t count_coming(const struct harness_watch *watch,
     return coming;
 }
 
+/* Whoever has not posted this call was ended by the launcher, because another rank had ended. What
+ * the others posted behind it still tells why that one did. */
+static bool is_cut_short(const struct harness_watch *watch, const struct harness_watch_group *group,
+                         uint64_t seq)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (group->members[r].is_there && harness_watch_call_at(&group->members[r], seq) == NULL &&
+            (!harness_watch_is_gone(watch, r) ||
+             !harness_watch_may_be_of_launcher(&watch->ranks[r]))) {
+            return false;
+        }
+    }
+    return count_coming(watch, group, seq) == 0;
+}
+
 /* Nobody who comes yet could change who is right. Ranks that have posted may be gone by then: their
  * library refused what the others posted. */
 static bool is_decided(const struct harness_watch_camp *camps, uint32_t count, uint64_t coming)
@@ -344,7 +359,7 @@ static bool compare(struct harness_watch *watch, struct harness_watch_group *gro
 
     if (count < 2) {
         group->differs_ns = 0;
-        return posted == group->size;
+        return posted == group->size || is_cut_short(watch, group, seq);
     }
     group->differs_ns = group->differs_ns == 0 ? watch->now_ns : group->differs_ns;
     if (watch->now_ns - group->differs_ns < hold_ns &&

@@ -106,25 +106,53 @@ static uint64_t differing_seq(const struct harness_watch_group *group)
     return group->differs_ns != 0 ? group->checked_seq + 1 : 0;
 }
 
-bool harness_watch_is_refused(const struct harness_watch *watch, uint32_t rank)
+/* The rank has posted the call, and another one something else as its number. */
+static bool is_unlike_another(const struct harness_watch *watch,
+                              const struct harness_watch_group *group, uint32_t rank, uint64_t seq)
+{
+    const struct harness_watch_call *own = harness_watch_call_at(&group->members[rank], seq);
+
+    for (uint32_t r = 0; own != NULL && r < watch->world_size; r++) {
+        const struct harness_watch_call *other = harness_watch_call_at(&group->members[r], seq);
+
+        if (other != NULL && !harness_watch_is_same(group, own, other)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The rank ended inside this call, or behind it. */
+static bool is_inside(const struct harness_watch *watch, uint32_t rank, size_t g, uint64_t seq)
 {
     const struct harness_watch_rank *self = &watch->ranks[rank];
+    const enum harness_watch_reach reach = harness_watch_reach_of(watch, rank, g, seq);
+    /* A thread of the library ends a rank that may not wait yet for what it has posted. */
+    bool is_so = watch->groups[g].members[rank].has_broken ||
+                 (self->state == HARNESS_WATCH_SIGNALED && reach > HARNESS_WATCH_NOWHERE &&
+                  reach < HARNESS_WATCH_DONE);
 
+    for (uint32_t i = 0; i < self->wait_count; i++) {
+        is_so = is_so || (self->waits[i].group == g && self->waits[i].seq >= seq);
+    }
+    return is_so;
+}
+
+/* A call that does not block lets a rank go on to the next one, whose peers may refuse it before
+ * all others have come to the first. So all calls are looked at that are not compared yet. */
+bool harness_watch_is_refused(const struct harness_watch *watch, uint32_t rank)
+{
     for (size_t g = 0; g < watch->group_count; g++) {
         const struct harness_watch_group *group = &watch->groups[g];
-        const uint64_t seq = differing_seq(group);
-        const enum harness_watch_reach reach =
-            seq != 0 ? harness_watch_reach_of(watch, rank, g, seq) : HARNESS_WATCH_NOWHERE;
-        /* A thread of the library ends a rank that may not wait yet for what it has posted. */
-        bool is_inside = group->members[rank].has_broken ||
-                         (self->state == HARNESS_WATCH_SIGNALED && reach > HARNESS_WATCH_NOWHERE &&
-                          reach < HARNESS_WATCH_DONE);
+        const uint64_t first = differing_seq(group);
 
-        for (uint32_t i = 0; i < self->wait_count; i++) {
-            is_inside = is_inside || (self->waits[i].group == g && self->waits[i].seq >= seq);
-        }
-        if (seq != 0 && is_inside) {
+        if (first != 0 && is_inside(watch, rank, g, first)) {
             return true;
+        }
+        for (uint64_t seq = group->checked_seq + 1; seq <= group->members[rank].posted; seq++) {
+            if (is_unlike_another(watch, group, rank, seq) && is_inside(watch, rank, g, seq)) {
+                return true;
+            }
         }
     }
     return false;

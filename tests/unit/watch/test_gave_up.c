@@ -196,3 +196,38 @@ CT_TEST(gave_up, two_differ_and_nobody_comes)
     (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "1,2");
     fake_job_close(&job);
 }
+
+/* The rank that takes fewer elements is refused by a peer, while another one has not yet come to
+ * the call before, which does not block. Then a launcher ends the rest: what they have posted tells
+ * who is wrong, and nobody is missed that would have come. */
+CT_TEST(gave_up, refused_before_all_came_to_the_call_before)
+{
+    struct fake_job job;
+    const struct harness_finding *finding;
+    size_t accused;
+
+    fake_job_begin(&job, 4);
+    for (uint32_t r = 0; r < 4; r++) {
+        job.watch.ranks[r].is_of_launcher = true;
+        fake_done(&job, r, 0, fake_post(&job, r, 0, 16, 0));
+    }
+    for (uint32_t r = 0; r < 3; r++) {
+        (void)fake_post(&job, r, 0, 48, 0);
+        fake_wait(&job, r, 0, 0, fake_post(&job, r, 0, r == 1 ? 7 : 16, 0));
+    }
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    fake_state(&job, 1, HARNESS_WATCH_EXITED, 15);
+    accused = fake_look(&job, MS);
+    CT_CHECK_EQ_U64(accused, 0);
+    for (uint32_t r = 0; r < 4; r++) {
+        if (r != 1) {
+            fake_state(&job, r, HARNESS_WATCH_SIGNALED, 15);
+        }
+    }
+    fake_look(&job, MS);
+    if (accused == 0) {
+        finding = fake_only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "1");
+        CT_CHECK_EQ_U64(finding->op.seq, 3);
+    }
+    fake_job_close(&job);
+}
