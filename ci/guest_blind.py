@@ -24,14 +24,39 @@ class Calls:
         self.comm, self.kind, self.elems, self.first, self.every = comm, kind, elems, first, every
         self.times, self.has_step, self.bucket, self.root = times, step, bucket, root
 
+    point = "collective"
+
     def seq(self, hit):
         return self.first + self.every * (hit - 1)
+
+    def what(self, hit):
+        return f"{self.kind} {self.elems} {self.comm} hit {hit} (seq {self.seq(hit)})"
 
     def where(self, hit):
         """The trigger: as a person would write it, by step or by how often it came."""
         words = [f"comm: {self.comm}", f"kind: {self.kind}", f"hit: {hit}"]
         words += [f"elems: {self.elems}"] if self.elems is not None else []
         return ", ".join(words + ([f"bucket: {self.bucket - 1}"] if self.bucket else []))
+
+
+class Place:
+    """A place that a program comes by in each step."""
+
+    comm, kind, elems, has_step, bucket, root = None, None, None, True, 0, False
+
+    def __init__(self, point, times, tensor=None):
+        self.point, self.times, self.tensor = point, times, tensor
+
+    def what(self, hit):
+        return f"{self.tensor or 'a place'} in step {hit - 1}"
+
+    def where(self, hit):
+        return f"step: {hit - 1}" + (f", tensor: {self.tensor}" if self.tensor else "")
+
+
+def places(steps):
+    return ([Place("data/next", steps), Place("data/next", steps)]
+            + [Place("optimizer/updated", steps, tensor) for tensor in ("weight", "bias")])
 
 
 def trainer(steps):
@@ -51,7 +76,18 @@ def mesh(steps):
 
 
 def core(steps):
-    return [Calls("world", "all_reduce", 10, 3, 2, steps, True, 1), Calls("world", "all_reduce", 640, 4, 2, steps, True, 2)]
+    return [Calls("world", "all_reduce", 10, 3, 2, steps, True, 1), Calls("world", "all_reduce", 640, 4, 2, steps, True, 2)] + places(steps)
+
+
+def model(steps):
+    return ([Calls("world", "all_reduce", 1, 1, 3, steps, True, 1), Calls("world", "all_reduce", 64, 2, 3, steps, True, 2),
+             Place("optimizer/pre", steps), Place("backward/grad_ready", steps, "weight"), Place("backward/grad_ready", steps, "bias")] + places(steps))
+
+
+def nccl(steps):
+    return [Calls("ncclCommInitRank", "all_reduce", 256, 3, 1, NCCL_STEPS),
+            Calls("ncclCommSplit", "all_reduce", 64, 1, 1, NCCL_STEPS),  # two communicators: of even ranks, of odd ones
+            Calls("ncclCommInitRank 2", "broadcast", 16, 2, 1, NCCL_STEPS, root=True)]
 
 
 def python(steps):
@@ -65,7 +101,10 @@ PROGRAMS = {
     "mesh": (["ddprove_mpi_mesh"], "mpirun", "mpi", False, mesh),
     "core": (["ddprove_guest_core_trainer"], "own", "none", True, core),
     "python": (["python3", "{trainer}"], "own", "none", True, python),
+    "model": (["ddprove_guest_model_trainer"], "own", "none", True, model),
+    "nccl": (["guest_nccl_program", "{ranks}"], "own", "nccl", False, nccl),
 }
+NCCL_STEPS = 60  # it makes as many, whatever it is told
 
 MISMATCH = ("MISMATCH.MISSING", "MISMATCH.OP", "MISMATCH.COUNT", "MISMATCH.ROOT", "MISMATCH.BUCKET", "MISMATCH.ORDER",
             "MISMATCH.REDUCTION", "MISMATCH.DTYPE", "MISMATCH.EXTRA")
@@ -94,6 +133,19 @@ ACTIONS = {
     "flip": ("corrupt: flip, bit: 30", ("VALUE.",)),
     "nan": ("corrupt: nan", ("VALUE.NONFINITE", "VALUE.DIVERGED")),
 }
+# Of what is done in other places than calls. A lost batch may end an epoch, and then the program, sooner.
+IN_PLACES = {
+    ("data/next", "skip"): ("DATA.",),
+    ("data/next", "dup"): ("DATA.",),
+    ("backward/grad_ready", "skip"): MISMATCH + ("USAGE.", "HANG.CYCLE", "HANG.NOT_JOINED"),
+    ("backward/grad_ready", "nan"): ("VALUE.NONFINITE",),
+    ("optimizer/pre", "skip"): ("VALUE.STALE", "VALUE.DIVERGED"),
+    ("optimizer/updated", "zero"): ("VALUE.DIVERGED",),
+    ("optimizer/updated", "double"): ("VALUE.DIVERGED",),
+    ("optimizer/updated", "half"): ("VALUE.DIVERGED",),
+    ("optimizer/updated", "flip"): ("VALUE.DIVERGED", "VALUE.NONFINITE"),
+    ("optimizer/updated", "nan"): ("VALUE.DIVERGED", "VALUE.NONFINITE"),
+}
 STOPPING = ("kill", "abort", "exit", "exit 0", "stop", "hang", "delay")
 OF_RESULT = STOPPING + ("flip", "nan")
 FEW = 4  # like calls before it, from which on the past tells
@@ -111,13 +163,18 @@ def draw(seed, number, names):
     action = prng.choice(sorted(ACTIONS))
     signal = prng.choice(("SIGKILL", "SIGTERM", "SIGSEGV"))
     other_root = prng.randrange(1, ranks)
-    if name in names and is_possible(name, call, point, action):
+    is_alone = call.comm == "ncclCommSplit" and (ranks + 1 - rank % 2) // 2 == 1
+    if name in names and not is_alone and is_possible(name, call, point, action):
         return {"program": name, "steps": steps, "ranks": ranks, "rank": rank, "call": call, "hit": hit, "point": point,
                 "action": action, "signal": signal, "root": other_root, "number": number}
     return None
 
 
 def is_possible(name, call, point, action):
+    if isinstance(call, Place):
+        return point == "pre" and (action in STOPPING or (call.point, action) in IN_PLACES)
+    if name == "nccl" and (point == "post" or action in ("zero", "double", "half", "flip", "nan")):
+        return False  # calls end on the device
     if point == "post" and action not in OF_RESULT:
         return False
     if action in ("root",) and not call.root or action in ("redop", "zero", "double", "half") and call.kind != "all_reduce":
@@ -135,12 +192,40 @@ def scenario(case):
     command, launcher, adapter, has_steps, _ = PROGRAMS[case["program"]]
     call = case["call"]
     do = ACTIONS[case["action"]][0].format(signal=case["signal"], root=case["root"], fewer=(call.elems or 8) - 1)
+    point = call.point if isinstance(call, Place) else f"collective/{case['point']}"
     words = ", ".join(f'"{word}"' for word in command + [str(case["steps"])])
     return (f"# Drawn: {case['number']}\nid: blind.case{case['number']}\n"
             f"job: {{guest: {{command: [{words}], launcher: {launcher}, adapter: {adapter}}}, ranks: {case['ranks']}, "
             + (f"steps: {case['steps']}, " if has_steps else "") + "timeout_ms: 1500}\n"
-            f"faults:\n  - at: {{rank: {case['rank']}, {call.where(case['hit'])}}}\n    point: collective/{case['point']}\n"
+            f"faults:\n  - at: {{rank: {case['rank']}, {call.where(case['hit'])}}}\n    point: {point}\n"
             f"    do: {{{do}}}\nexpect: {{verdict: NONE}}\n")
+
+
+def judge_place(case, said):
+    """The same of a fault in another place. What a rank did to itself is never two ranks' fault, but for what only
+    a comparison of two replicas shows; that is dated where it was done."""
+    call, action, rank, step = case["call"], case["action"], case["rank"], case["hit"] - 1
+    verdict, culprit = said["verdict"], said["culprit"]
+    wanted = ACTIONS[action][1] if action in STOPPING else IN_PLACES[call.point, action]
+    is_last = step == call.times - 1
+    if verdict == "NONE":
+        # A lost batch of a program that shuffles is no other program; one that is to come again needs a next step;
+        # of a rank that is as good as done, nobody may want anything.
+        is_right = action == "delay" or (action == "dup" and is_last)
+        is_harmless = is_last and action in STOPPING
+        return ("right", "") if is_right else ("no effect" if is_harmless else "wrong", "nothing was found")
+    if rank not in culprit:
+        return "wrong", f"culprit {culprit}"
+    is_compared = case["ranks"] == 2 and verdict.startswith(("VALUE.", "DATA."))
+    if culprit != [rank] and not is_compared and not (case["ranks"] == 2 and verdict.startswith("MISMATCH")):
+        return "wrong", f"others are named too: {culprit}"
+    if not any(verdict.startswith(name) for name in wanted):
+        return "wrong", f"called {verdict}"
+    # Of a rank that goes no further, the step is that of the call that it owes.
+    due = (step, step + 1) if action in STOPPING else (step + 1,) if action == "dup" else (step,)
+    if said["step"] not in due:
+        return "wrong", f"step {said['step']}, not {due[0]}"
+    return ("right", "") if culprit == [rank] else ("among others", "")
 
 
 def judge(case, said):
@@ -148,15 +233,18 @@ def judge(case, said):
     call, action, rank = case["call"], case["action"], case["rank"]
     verdict, culprit, op = said["verdict"], said["culprit"], said["op"]
     wanted = ACTIONS[action][1]
-    if not said["fired"]:
+    if not any(fault["times"] for fault in said["fired"]):
         return "never fired", ""
+    if isinstance(call, Place):
+        return judge_place(case, said)
     if verdict == "NONE":
         harmless = action == "delay" or action in ("exit 0",) or (action in STOPPING and case["point"] == "post" and
                                                                   case["hit"] == call.times)
         return ("right", "") if action == "delay" else ("no effect" if harmless else "wrong", "nothing was found")
     if action == "delay":
         return "wrong", "a delay is no fault"
-    is_unclear = case["ranks"] == 2 or case["hit"] < FEW
+    members = case["ranks"] if call.comm != "ncclCommSplit" else (case["ranks"] + 1 - rank % 2) // 2
+    is_unclear = members == 2 or case["hit"] < FEW
     of_all = action in ("flip", "nan") or (action in ("zero", "double", "half") and
                                           (case["ranks"] == 2 or case["program"] == "python"))  # alike contributions
     if rank not in culprit and not (of_all and len(culprit) == 0):
@@ -176,11 +264,14 @@ def judge(case, said):
 def run(case, options):
     folder = os.path.join(options.out, str(case["number"]))
     os.makedirs(folder, exist_ok=True)
+    ranks = os.path.join(folder, "ranks")  # where they find each other
     path = os.path.join(folder, "scenario", "blind", f"case{case['number']}.yaml")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     trainer_py = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../harness/guest/example/trainer.py")
     with open(path, "w", encoding="ascii") as out:
-        out.write(scenario(case).replace("{trainer}", trainer_py))
+        out.write(scenario(case).replace("{trainer}", trainer_py).replace("{ranks}", os.path.abspath(ranks)))
+    shutil.rmtree(ranks, ignore_errors=True)
+    os.makedirs(ranks)
     environment = dict(os.environ, DDPROVE_GUEST_LIBRARY=options.library)
     done = subprocess.run([os.path.join(options.bin, "ddprove"), "run", path, "--driver", "proc", "-j", "1", "--out",
                            os.path.join(folder, "run"), "--json", os.path.join(folder, "said.json")], env=environment,
@@ -201,8 +292,7 @@ def run(case, options):
 def describe(case):
     call = case["call"]
     return (f"{case['number']:5} {case['program']:8} {case['steps']:2} steps, {case['ranks']} ranks: {case['action']} at "
-            f"{case['point']} of {call.kind} {call.elems} {call.comm} hit {case['hit']} (seq {call.seq(case['hit'])}), rank "
-            f"{case['rank']}")
+            f"{call.point if isinstance(call, Place) else case['point']} of {call.what(case['hit'])}, rank {case['rank']}")
 
 
 def main():

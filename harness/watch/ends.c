@@ -55,8 +55,25 @@ struct rest {
     uint32_t done, wanting, open;
 };
 
+/* It waits, in another call, for one that waits in this: as all make their calls in one order, it
+ * has gone on without this call. */
+static bool is_beyond(const struct harness_watch *watch, const struct harness_watch_wait *wanted,
+                      uint32_t rank)
+{
+    const struct harness_watch_group *group = &watch->groups[wanted->group];
+    struct harness_watch_wait wait;
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (group->members[r].is_there && group->members[r].posted >= wanted->seq &&
+            harness_watch_needs(watch, rank, r, &wait) && wait.group != wanted->group) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static struct rest count_rest(const struct harness_watch *watch,
-                              const struct harness_watch_wait *wanted)
+                              const struct harness_watch_wait *wanted, bool is_told)
 {
     const struct harness_watch_group *group = &watch->groups[wanted->group];
     struct rest rest = {0};
@@ -69,13 +86,46 @@ static struct rest count_rest(const struct harness_watch *watch,
         }
         if (member->posted >= wanted->seq) {
             rest.wanting++;
-        } else if (is_done_well(&watch->ranks[r])) {
+        } else if (is_done_well(&watch->ranks[r]) || (!is_told && is_beyond(watch, wanted, r))) {
             rest.done++;
         } else if (!harness_watch_is_gone(watch, r)) {
             rest.open++;
         }
     }
     return rest;
+}
+
+/* It said itself that it was done; or the program says no such thing, and the rank has ended well
+ * with the last call of all that it is known to make: as many as most ranks have made in each of
+ * its groups. */
+static bool has_finished(const struct harness_watch *watch, uint32_t rank)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    if (self->is_detached) {
+        return true;
+    }
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (watch->ranks[r].is_detached) {
+            return false;
+        }
+    }
+    for (size_t g = 0; g < watch->group_count; g++) {
+        const struct harness_watch_group *group = &watch->groups[g];
+        uint32_t ahead = 0;
+        uint32_t level = 0;
+
+        for (uint32_t r = 0; group->members[rank].is_there && r < watch->world_size; r++) {
+            const struct harness_watch_member *member = &group->members[r];
+
+            ahead += member->is_there && member->posted > group->members[rank].posted;
+            level += member->is_there && member->posted <= group->members[rank].posted;
+        }
+        if (ahead >= level && ahead > 0) {
+            return false;
+        }
+    }
+    return is_done_well(self);
 }
 
 /* It said itself that it was done, and so did as many members as possible of the group in which it
@@ -87,11 +137,11 @@ static bool is_done_as_others(const struct harness_watch *watch, uint32_t rank, 
     struct rest rest;
 
     *is_extra = false;
-    if (!watch->ranks[rank].is_detached || !harness_watch_is_needed(watch, rank, &wanted) ||
+    if (!has_finished(watch, rank) || !harness_watch_is_needed(watch, rank, &wanted) ||
         guest_wait_is_of_ranks(wanted.seq) || !watch->groups[wanted.group].members[rank].is_there) {
         return false;
     }
-    rest = count_rest(watch, &wanted);
+    rest = count_rest(watch, &wanted, watch->ranks[rank].is_detached);
     *is_extra = rest.done > rest.wanting + rest.open;
     return *is_extra || (rest.open > 0 && rest.done + rest.open > rest.wanting &&
                          harness_watch_unchanged_ns(watch) < HARNESS_WATCH_DIFFER_HOLD_NS);
@@ -108,7 +158,7 @@ bool harness_watch_is_either(const struct harness_watch *watch, uint32_t rank,
         watch->groups[wanted.group].members[rank].posted + 1 != wanted.seq) {
         return false;
     }
-    rest = count_rest(watch, &wanted);
+    rest = count_rest(watch, &wanted, true);
     for (uint32_t r = 0; r < watch->world_size; r++) {
         const struct harness_watch_member *member = &watch->groups[wanted.group].members[r];
 

@@ -36,6 +36,37 @@ static bool may_be_right(const struct harness_watch *watch, const struct harness
     return false;
 }
 
+/* Most members have not posted the call, and a few have a result of it: what these took for others'
+ * parts was sent for another call, so that they have made one too many. */
+static bool find_too_many(const struct harness_watch *watch, struct harness_watch_group *group,
+                          uint64_t seq, struct harness_findings *out)
+{
+    const struct harness_watch_call *call = harness_watch_any_call(watch, group, seq);
+    struct harness_finding finding;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+    uint32_t lacking = 0;
+
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_MISMATCH_EXTRA, HARNESS_ORACLE_MONITOR,
+                         HARNESS_MODE_PROVABLE);
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (group->members[r].is_there && group->members[r].posted >= seq) {
+            harness_rank_set_add(&finding.culprits, r);
+        }
+        lacking += group->members[r].is_there && group->members[r].posted < seq;
+    }
+    if (lacking <= harness_rank_set_count(&finding.culprits)) {
+        return false;
+    }
+    harness_watch_set_op(group, seq, call, &finding);
+    harness_watch_say(&finding, "rank %s has a result of ",
+                      harness_rank_set_text(&finding.culprits, ranks));
+    harness_watch_say_call(watch, group, seq, call, &finding);
+    harness_watch_say(&finding, ", which most members have not posted: it is one too many");
+    harness_findings_add(out, &finding);
+    group->is_wrong = true;
+    return true;
+}
+
 void harness_watch_find_left_out(struct harness_watch *watch, struct harness_watch_group *group,
                                  struct harness_findings *out)
 {
@@ -57,6 +88,9 @@ void harness_watch_find_left_out(struct harness_watch *watch, struct harness_wat
             may_be_right(watch, group, seq, r)) {
             return;
         }
+    }
+    if (find_too_many(watch, group, seq, out)) {
+        return;
     }
     harness_finding_init(&finding, out->mem, HARNESS_VERDICT_MISMATCH_MISSING,
                          HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);

@@ -141,6 +141,33 @@ CT_TEST(done, one_call_too_many)
     fake_job_close(&job);
 }
 
+/* The same of a program that does not say that it is done: its ranks end well. One that ends where
+ * most have gone on is accused as soon as that is seen. */
+CT_TEST(done, one_call_too_many_where_nobody_says_so)
+{
+    for (int is_early = 0; is_early < 2; is_early++) {
+        struct fake_job job;
+
+        begin_done(&job, 4, 3);
+        fake_state(&job, 1, HARNESS_WATCH_EXITED, 0);
+        CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+        for (uint32_t r = 2; r < 4; r++) {
+            if (is_early != 0) {
+                fake_wait(&job, r, 0, 0, fake_post(&job, r, 0, 10, 0));
+            } else {
+                fake_state(&job, r, HARNESS_WATCH_EXITED, 0);
+            }
+        }
+        fake_look(&job, MS);
+        if (is_early != 0) {
+            (void)fake_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "1");
+        } else {
+            (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_EXTRA, "0");
+        }
+        fake_job_close(&job);
+    }
+}
+
 /* The others come to that call: whoever is done has left it out. */
 CT_TEST(done, one_call_too_few)
 {

@@ -63,6 +63,27 @@ CT_TEST(left_out, the_buffer_is_named)
     fake_job_close(&job);
 }
 
+/* One of three has a result of a call that the others have not come to: it took what they had sent
+ * for another communicator's, and they are not to blame. */
+CT_TEST(left_out, not_by_most)
+{
+    struct fake_job job;
+    const struct harness_finding *finding;
+
+    fake_job_begin(&job, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        fake_done(&job, r, 0, fake_post(&job, r, 0, 1, 0));
+    }
+    fake_done(&job, 0, 0, fake_post(&job, 0, 0, 1, 0));
+    fake_look(&job, MS);
+    fake_look(&job, MS);
+    finding = &job.findings.items[0];
+    CT_REQUIRE(job.findings.count == 1 && harness_rank_set_has(&finding->culprits, 0));
+    CT_CHECK_STR(finding->text, "rank 0 has a result of all_reduce 2 of world (1 f32, sum), which "
+                                "most members have not posted: it is one too many");
+    fake_job_close(&job);
+}
+
 /* The post is read a moment after the result: nothing was left out. */
 CT_TEST(left_out, not_if_it_comes_with_the_next_read)
 {
