@@ -383,6 +383,10 @@ DDPROVE_GUEST_API void ddprove_guest_epoch(const struct ddprove_guest_epoch *epo
 DDPROVE_GUEST_API void ddprove_guest_epoch_break(void);
 /* The batch on which this rank trains next: numbers of samples, from 0 to below sample_count. */
 DDPROVE_GUEST_API void ddprove_guest_batch(const uint64_t *samples, uint64_t count);
+/* The same of a loader that numbers the batches of a pass, from 0: one that it lost is missed at
+ * once, also where nothing says which samples are due. Since version 4. */
+DDPROVE_GUEST_API void ddprove_guest_batch_of(const uint64_t *samples, uint64_t count,
+                                              uint64_t number);
 
 #ifdef __cplusplus
 }

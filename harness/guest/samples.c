@@ -40,7 +40,8 @@ void ddprove_guest_epoch_break(void)
     }
 }
 
-void ddprove_guest_batch(const uint64_t *samples, uint64_t count)
+/* number: 1 and more; 0: it has none. */
+static void tell_batch(const uint64_t *samples, uint64_t count, uint64_t number)
 {
     struct guest_page *page = asked();
 
@@ -56,5 +57,15 @@ void ddprove_guest_batch(const uint64_t *samples, uint64_t count)
         }
         guest_self_record(page, GUEST_EVENT_SAMPLES, arg);
     }
-    guest_self_record(page, GUEST_EVENT_BATCH, (const uint64_t[GUEST_ARG_COUNT]){count});
+    guest_self_record(page, GUEST_EVENT_BATCH, (const uint64_t[GUEST_ARG_COUNT]){count, number});
+}
+
+void ddprove_guest_batch(const uint64_t *samples, uint64_t count)
+{
+    tell_batch(samples, count, 0);
+}
+
+void ddprove_guest_batch_of(const uint64_t *samples, uint64_t count, uint64_t number)
+{
+    tell_batch(samples, count, number + 1);
 }

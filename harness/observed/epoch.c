@@ -35,6 +35,15 @@ static void add_stray(const struct harness_observed *observed, struct observed_e
     struct harness_finding finding;
     char ranks[HARNESS_RANKS_TEXT_BYTES];
 
+    if (stray->is_batch) {
+        begin(epoch, HARNESS_VERDICT_DATA_ORDER, stray->step, out, &finding);
+        harness_rank_set_add_all(&finding.culprits, &stray->ranks);
+        harness_watch_say(&finding, "rank %u got batch %llu of its share, where %llu was due",
+                          stray->rank, wide(stray->sample), wide(stray->wanted));
+        harness_findings_add(out, &finding);
+        epoch->is_wrong = true;
+        return;
+    }
     begin(epoch, is_own ? HARNESS_VERDICT_DATA_ORDER : HARNESS_VERDICT_DATA_DUPLICATED, stray->step,
           out, &finding);
     harness_rank_set_add_all(&finding.culprits, &stray->ranks);

@@ -68,6 +68,7 @@ struct observed_share {
 /* The first sample that was not the one that was due. */
 struct observed_stray {
     bool is_there;
+    bool is_batch; /* these are numbers of batches */
     uint32_t rank, step;
     uint64_t sample, wanted;
     size_t batch;                  /* of this number on that rank */

@@ -171,6 +171,11 @@ static void take_batch(struct harness_observed *observed, struct observed_epoch 
         observed->is_failed = true;
         return;
     }
+    /* One that comes again is found by its samples. */
+    if (entry->arg[1] > share->count + 1 && (!epoch->stray.is_there || epoch->stray.is_batch)) {
+        note_stray(observed, epoch, rank, entry->arg[1] - 1, share->count, (uint32_t)entry->place);
+        epoch->stray.is_batch = true;
+    }
     share->batches = batches;
     batches[share->count++] = (struct observed_batch){(uint32_t)entry->place, entry->arg[0]};
 }

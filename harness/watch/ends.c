@@ -95,37 +95,24 @@ static struct rest count_rest(const struct harness_watch *watch,
     return rest;
 }
 
-/* It said itself that it was done; or the program says no such thing, and the rank has ended well
- * with the last call of all that it is known to make: as many as most ranks have made in each of
- * its groups. */
+/* It said itself that it was done; or it ended well after it had freed all communicators that it
+ * had, as who ends in the middle of its work does not. */
 static bool has_finished(const struct harness_watch *watch, uint32_t rank)
 {
-    const struct harness_watch_rank *self = &watch->ranks[rank];
+    bool has_freed = false;
 
-    if (self->is_detached) {
+    if (watch->ranks[rank].is_detached) {
         return true;
     }
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        if (watch->ranks[r].is_detached) {
-            return false;
-        }
-    }
     for (size_t g = 0; g < watch->group_count; g++) {
-        const struct harness_watch_group *group = &watch->groups[g];
-        uint32_t ahead = 0;
-        uint32_t level = 0;
+        const struct harness_watch_member *member = &watch->groups[g].members[rank];
 
-        for (uint32_t r = 0; group->members[rank].is_there && r < watch->world_size; r++) {
-            const struct harness_watch_member *member = &group->members[r];
-
-            ahead += member->is_there && member->posted > group->members[rank].posted;
-            level += member->is_there && member->posted <= group->members[rank].posted;
-        }
-        if (ahead >= level && ahead > 0) {
+        if (member->is_there && !member->is_freed) {
             return false;
         }
+        has_freed = has_freed || member->is_there;
     }
-    return is_done_well(self);
+    return has_freed && is_done_well(&watch->ranks[rank]);
 }
 
 /* It said itself that it was done, and so did as many members as possible of the group in which it
@@ -228,6 +215,41 @@ static bool has_left_others(const struct harness_watch *watch, uint32_t rank)
     return is_so;
 }
 
+static bool is_undone(const struct harness_watch *watch, uint32_t rank, size_t group, uint64_t seq)
+{
+    const enum harness_watch_reach reach = harness_watch_reach_of(watch, rank, group, seq);
+
+    return reach > HARNESS_WATCH_NOWHERE && reach < HARNESS_WATCH_DONE;
+}
+
+/* It has posted all that the others have, and left before its calls were over; those of other
+ * members failed by that: of several, or of one that ended later. */
+static bool has_left_inside(const struct harness_watch *watch, uint32_t rank)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    for (size_t g = 0; !self->is_detached && g < watch->group_count; g++) {
+        const struct harness_watch_member *own = &watch->groups[g].members[rank];
+        uint32_t failed = 0;
+
+        for (uint32_t r = 0; own->is_there && !own->is_freed && r < watch->world_size; r++) {
+            const struct harness_watch_rank *other = &watch->ranks[r];
+
+            if (r != rank && is_undone(watch, rank, g, own->posted) &&
+                is_undone(watch, r, g, own->posted) &&
+                (watch->groups[g].members[r].has_broken ||
+                 (other->state == HARNESS_WATCH_EXITED && other->code != 0))) {
+                failed++;
+                if (failed > 1 || !harness_watch_is_gone(watch, r) ||
+                    harness_watch_ended_before(self, other)) {
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
+}
+
 /* A rank that detached, or that nobody waits for, may end with 0. */
 static enum harness_verdict crash_of(const struct harness_watch *watch, uint32_t rank)
 {
@@ -246,7 +268,8 @@ static enum harness_verdict crash_of(const struct harness_watch *watch, uint32_t
     }
     return ((self->state == HARNESS_WATCH_EXITED || self->is_detached) && is_missed(watch, rank) &&
             !is_done_as_others(watch, rank, &is_extra)) ||
-                   (self->state == HARNESS_WATCH_EXITED && has_left_others(watch, rank))
+                   (self->state == HARNESS_WATCH_EXITED &&
+                    (has_left_others(watch, rank) || has_left_inside(watch, rank)))
                ? HARNESS_VERDICT_CRASH_FINISHED_EARLY
                : HARNESS_VERDICT_NONE;
 }

@@ -133,7 +133,7 @@ static ddp_status tell_batch(struct ddp_mem *mem, const struct ddp_loader_batch 
     for (size_t i = 0; i < batch->rows; i++) {
         numbers[i] = batch->samples[i];
     }
-    ddprove_guest_batch(numbers, batch->rows);
+    ddprove_guest_batch_of(numbers, batch->rows, batch->index);
     ddp_mem_free(mem, numbers);
     return DDP_OK;
 }

@@ -141,20 +141,22 @@ CT_TEST(done, one_call_too_many)
     fake_job_close(&job);
 }
 
-/* The same of a program that does not say that it is done: its ranks end well. One that ends where
- * most have gone on is accused as soon as that is seen. */
+/* The same of a program that does not say that it is done: its ranks free what they have, and end
+ * well. One that does so where most have gone on is accused as soon as that is seen. */
 CT_TEST(done, one_call_too_many_where_nobody_says_so)
 {
     for (int is_early = 0; is_early < 2; is_early++) {
         struct fake_job job;
 
         begin_done(&job, 4, 3);
+        fake_comm_free(&job, 1, 0, false);
         fake_state(&job, 1, HARNESS_WATCH_EXITED, 0);
         CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
         for (uint32_t r = 2; r < 4; r++) {
             if (is_early != 0) {
                 fake_wait(&job, r, 0, 0, fake_post(&job, r, 0, 10, 0));
             } else {
+                fake_comm_free(&job, r, 0, false);
                 fake_state(&job, r, HARNESS_WATCH_EXITED, 0);
             }
         }
@@ -166,6 +168,18 @@ CT_TEST(done, one_call_too_many_where_nobody_says_so)
         }
         fake_job_close(&job);
     }
+}
+
+/* Whoever ends without having freed anything has ended in the middle of its work: at once. */
+CT_TEST(done, in_the_middle_of_its_work)
+{
+    struct fake_job job;
+
+    begin_done(&job, 4, 3);
+    fake_state(&job, 1, HARNESS_WATCH_EXITED, 0);
+    fake_look(&job, MS);
+    (void)fake_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "1");
+    fake_job_close(&job);
 }
 
 /* The others come to that call: whoever is done has left it out. */
