@@ -231,3 +231,25 @@ CT_TEST(gave_up, refused_before_all_came_to_the_call_before)
     }
     fake_job_close(&job);
 }
+
+/* A rank ends with 0 inside its last call, and owes none: those whose call fails by that are not to
+ * blame. */
+CT_TEST(ends, a_rank_leaves_inside_its_last_call)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        fake_post(&job, r, 0, 10, 1);
+    }
+    fake_look(&job, MS);
+    fake_state(&job, 1, HARNESS_WATCH_EXITED, 0);
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    for (uint32_t r = 0; r < 3; r += 2) {
+        fake_launch(&job, r, 0, 0, 0, GUEST_LAUNCH_FAILED);
+        fake_state(&job, r, HARNESS_WATCH_EXITED, 1);
+    }
+    fake_look(&job, MS);
+    (void)fake_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "1");
+    fake_job_close(&job);
+}
