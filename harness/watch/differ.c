@@ -211,14 +211,14 @@ static void add_unclear(const struct harness_watch *watch, const struct harness_
                         struct harness_findings *out)
 {
     const bool is_ahead = camps[0].call->step > camps[1].call->step; /* it may have left one out */
-    const struct harness_watch_call *wrong = camps[is_ahead ? 0 : 1].call;
-    const struct harness_watch_call *right = camps[is_ahead ? 1 : 0].call;
-    const enum harness_verdict verdict = verdict_of(watch, group, seq, wrong, right);
-    const bool is_either = verdict == verdict_of(watch, group, seq, right, wrong);
+    const struct harness_watch_call *behind = camps[is_ahead ? 0 : 1].call;
+    const struct harness_watch_call *ahead = camps[is_ahead ? 1 : 0].call;
+    const enum harness_verdict verdict = verdict_of(watch, group, seq, behind, ahead);
+    const bool is_either = verdict == verdict_of(watch, group, seq, ahead, behind);
     struct harness_finding finding;
 
     harness_finding_init(&finding, out->mem,
-                         is_either ? verdict : harness_watch_difference_of(wrong, right),
+                         is_either ? verdict : harness_watch_difference_of(behind, ahead),
                          HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);
     harness_watch_set_op(group, seq, camps[0].call, &finding);
     finding.detect_ns = harness_watch_since(watch, camps[0].call->time_ns);
