@@ -41,6 +41,12 @@ bool harness_grammar_is_summed(const struct harness_job *job, uint32_t rank, int
     return is_other;
 }
 
+bool harness_grammar_is_plain(const struct harness_job *job)
+{
+    return job->hook == HARNESS_HOOK_NONE && job->optimizer.loss_scale == 0 &&
+           !job->sync_batchnorm && !job->static_graph && job->on_loss == HARNESS_ON_LOSS_END;
+}
+
 bool harness_grammar_has_state(const struct harness_job *job)
 {
     return job->optimizer.kind == HARNESS_OPTIMIZER_ADAMW || job->optimizer.momentum > 0;
