@@ -467,39 +467,6 @@ static void act(struct answers *answers)
     }
 }
 
-/* What ends a rank, or stops it, or does nothing that ranks exchange: the answer is the same in a
- * job that is not plain. All else depends on what its hook, or its scale, makes of it. */
-static bool is_answered(const struct answers *answers)
-{
-    const struct harness_job *job = answers->job->job;
-
-    if (harness_grammar_is_plain(job)) {
-        return true;
-    }
-    /* From local_sgd_start on buckets are not reduced. */
-    if (job->hook == HARNESS_HOOK_LOCAL_SGD && answers->place == HARNESS_GRAMMAR_AT_BUCKET) {
-        return false;
-    }
-    switch (answers->fault->action.kind) {
-    case HARNESS_ACTION_NONE:
-    case HARNESS_ACTION_DELAY:
-    case HARNESS_ACTION_KILL:
-    case HARNESS_ACTION_ABORT:
-    case HARNESS_ACTION_EXIT:
-    case HARNESS_ACTION_FAIL:
-    case HARNESS_ACTION_STOP:
-    case HARNESS_ACTION_ENV:
-    case HARNESS_ACTION_LEAK_MEMORY:
-    case HARNESS_ACTION_LEAK_FILE:
-    case HARNESS_ACTION_NO_MEMORY:
-        return true;
-    case HARNESS_ACTION_HANG: /* whoever steps alone misses nobody for a while */
-        return job->hook != HARNESS_HOOK_LOCAL_SGD;
-    default:
-        return false;
-    }
-}
-
 size_t harness_model_answers(const struct harness_grammar_job *job,
                              const struct harness_fault *fault,
                              struct harness_answer out[HARNESS_ANSWERS_MAX])
@@ -510,7 +477,7 @@ size_t harness_model_answers(const struct harness_grammar_job *job,
                               .step = fault->at.step,
                               .out = out};
 
-    if (answers.place == HARNESS_GRAMMAR_NOWHERE || !is_answered(&answers)) {
+    if (answers.place == HARNESS_GRAMMAR_NOWHERE || !harness_grammar_is_answered(job, fault)) {
         return 0;
     }
     if (answers.step < 0 && fault->point == DDP_FAULT_POINT_STEP_BEGIN) {

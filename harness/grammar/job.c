@@ -200,3 +200,35 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
     }
     return HARNESS_GRAMMAR_NOWHERE;
 }
+
+bool harness_grammar_is_answered(const struct harness_grammar_job *job,
+                                 const struct harness_fault *fault)
+{
+    const bool is_local = job->job->hook == HARNESS_HOOK_LOCAL_SGD;
+
+    if (harness_grammar_is_plain(job->job)) {
+        return true;
+    }
+    /* From local_sgd_start on buckets are not reduced. */
+    if (is_local && harness_grammar_place(job, fault->point) == HARNESS_GRAMMAR_AT_BUCKET) {
+        return false;
+    }
+    switch (fault->action.kind) {
+    case HARNESS_ACTION_NONE:
+    case HARNESS_ACTION_DELAY:
+    case HARNESS_ACTION_KILL:
+    case HARNESS_ACTION_ABORT:
+    case HARNESS_ACTION_EXIT:
+    case HARNESS_ACTION_FAIL:
+    case HARNESS_ACTION_STOP:
+    case HARNESS_ACTION_ENV:
+    case HARNESS_ACTION_LEAK_MEMORY:
+    case HARNESS_ACTION_LEAK_FILE:
+    case HARNESS_ACTION_NO_MEMORY:
+        return true;
+    case HARNESS_ACTION_HANG: /* whoever steps alone misses nobody for a while */
+        return !is_local;
+    default:
+        return false;
+    }
+}

@@ -50,4 +50,9 @@ enum harness_grammar_place {
 };
 enum harness_grammar_place harness_grammar_place(const struct harness_grammar_job *job,
                                                  enum ddp_fault_point point);
+/* Whether the model of faults knows what the fault does to this job. What ends a rank, or stops it,
+ * or does nothing that ranks exchange, does the same in a job that is not plain; all else depends
+ * on what its hook, or its scale, makes of it. */
+bool harness_grammar_is_answered(const struct harness_grammar_job *job,
+                                 const struct harness_fault *fault);
 #endif
