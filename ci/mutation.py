@@ -72,9 +72,15 @@ FOLDERS = {
 # The simulator's store is kept beside its messages.
 FILES = {"ddpcore/transport/loop_store.c": FOLDERS["ddpcore/store"]}
 # What real processes alone reach, and the scenarios that do: (folder, part of the file's name, scenarios).
-TCP = ["equivalence/tcp.yaml", "crash/tcp_killed.yaml", "hang/tcp_stopped.yaml", "mismatch/tcp_count.yaml",
-       "posts/tcp.yaml", "value/tcp_flipped.yaml", "mismatch/message_tcp.yaml",
-       *sorted(os.path.relpath(path, SCENARIOS) for path in glob.glob(f"{SCENARIOS}/io/link_*.yaml"))]
+def over_tcp():
+    """Scenarios whose ranks reach each other over tcp."""
+    for path in sorted(glob.glob(f"{SCENARIOS}/*/*.yaml")):
+        with open(path, encoding="utf-8") as file:
+            if re.search(r"\btransport: *\[?[^\]}\n]*\btcp\b", file.read()):
+                yield os.path.relpath(path, SCENARIOS)
+
+
+TCP = list(over_tcp())
 ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/transport", "tcp", TCP), ("ddpcore/store", "", PROC),
            ("harness/monitor", "", PROC), ("harness/trace", "", PROC), ("harness/sums", "tree", ["mpi"]),
            ("harness/oracle", "tree", ["mpi"]),
@@ -95,11 +101,12 @@ GUESTS = ["ddprove_guest_trainer", "ddprove_guest_model_trainer"]
 ON_CHECK = ["harness/trace", "harness/judge", "harness/monitor", "harness/oracle", "harness/emulation"]
 # Judges damaged records, too (tests/suite/damaged.py).
 ON_DAMAGED = [*ON_CHECK, "harness/sums"]
-# At most so many scenarios are judged again from their files, run under sanitizers, and, for the judging side, run on
-# real processes.
+# At most so many scenarios are judged again from their files, run under sanitizers, for the judging side run on real
+# processes, and for tcp, of those that are not written for it, run over it.
 CHECKED = 60
 SANITIZED = 16
 ON_PROC_TOO = 32
+ON_TCP_TOO = 60
 # Scenarios are run so many at a time: what differs is often seen in the first ones.
 AT_A_TIME = 100
 CELL_SECONDS = 20  # of a processor, each process
@@ -145,11 +152,24 @@ def argued():
     return found, rules
 
 
+def ends_loop(source, number):
+    """Whether what follows the statement that ends on this line is the end of a loop's body: there `continue` changes
+    nothing."""
+    ends = number < len(source) and source[number].strip() == "}" and source[number - 1].rstrip().endswith(";")
+    indent = len(source[number]) - len(source[number].lstrip()) if ends else 0
+    for line in reversed(source[:number] if ends else []):
+        if line.strip() and len(line) - len(line.lstrip()) <= indent:
+            return line.strip().startswith(("for (", "while (", "do {")) and line.rstrip().endswith("{")
+    return False
+
+
 def is_argued(entries, path, source, number, new):
     """Whether the list has the mutant of a line, or a rule for it. An entry is of one line: one argument does not fit all
     lines that happen to read the same."""
     found, rules = entries
     old = source[number - 1].strip()
+    if new == f"{old} continue;" and ends_loop(source, number):
+        return True
     same = [place for place, line in enumerate(source, 1) if line.strip() == old]
     if (path, same.index(number) + 1 if len(same) > 1 else 0, old, new) in found:
         return True
@@ -578,7 +598,11 @@ def judge(path, program, folder, scenarios, sanitize, standin, records):
             files = some(files, ON_PROC_TOO) if FOLDERS[area] is None else files
             arguments = [*files, *launcher, "-j", "4"]
             stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
-            if names is PROC:
+            if names is TCP:  # and what is not written for it
+                others = [file for one in PROC for file in scenario_files(os.path.join(SCENARIOS, one)) if file not in files]
+                arguments = [*some(others, ON_TCP_TOO), "--set", "job.transport=tcp", *launcher, "-j", "4"]
+                stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
+            if names in (PROC, TCP):
                 in_sanitizer = [*some(files, SANITIZED), *launcher, "-j", "2"]
             break
     if path in ON_GUEST:

@@ -53,7 +53,7 @@ static void send_revocation(struct ddp_group *group, ddp_status status, uint64_t
 {
     const struct ddp_revocation revocation = {group->env->rank, status, group->step, detail};
 
-    DDP_ASSERT(status < DDP_OK && group->failure.status == DDP_OK);
+    DDP_ASSERT(status < DDP_OK);
     ddp_recorder_event(group->env->recorder, DDP_EVENT_REVOKE, group->env->rank, (uint64_t)status,
                        group->step, detail, 0);
     ddp_recorder_revoked(group->env->recorder, group->env->rank, status);
@@ -71,6 +71,15 @@ ddp_status ddp_group_revoke(struct ddp_group *group, ddp_status status, uint64_t
     return fail(group, &failure, status);
 }
 
+void ddp_group_tell_loss(struct ddp_group *group)
+{
+    if (group->failure.status == DDP_E_PEER_DIED && group->failure.rank < 0 &&
+        !group->is_loss_told) {
+        group->is_loss_told = true;
+        send_revocation(group, DDP_E_PEER_DIED, (uint64_t)(int64_t)group->failure.rank);
+    }
+}
+
 static ddp_status fail_revoked(struct ddp_group *group, const struct ddp_revocation *revocation)
 {
     const bool is_death = revocation->status == DDP_E_PEER_DIED;
@@ -83,6 +92,7 @@ static ddp_status fail_revoked(struct ddp_group *group, const struct ddp_revocat
     ddp_recorder_event(group->env->recorder, DDP_EVENT_REVOKE, revocation->rank,
                        (uint64_t)revocation->status, revocation->step, revocation->detail, 0);
     ddp_recorder_revoked(group->env->recorder, revocation->rank, revocation->status);
+    group->is_loss_told = true;
     return fail(group, &failure, DDP_E_REVOKED);
 }
 

@@ -12,8 +12,8 @@ extern "C" {
 
 /* What was lost. */
 struct ddp_lost_group {
-    const struct ddp_group *group; /* that has failed */
-    const uint32_t *ranks;         /* its members, rising */
+    struct ddp_group *group; /* that has failed; members that wait in it are told */
+    const uint32_t *ranks;   /* its members, rising */
     uint32_t rank_count;
     const char *name;   /* of this loss, the same on all that live; serves once */
     uint64_t settle_ns; /* how long ranks may take to come that are not known to be dead */

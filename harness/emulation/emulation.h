@@ -171,6 +171,7 @@ struct harness_camp {
 struct harness_unknown_sum {
     bool is_set;
     uint32_t step, bucket;
+    uint64_t elem_count; /* of the round, where a bucket has several; 0: it has this one alone */
     char why[160];
 };
 

@@ -249,10 +249,11 @@ static ddp_status receive(const struct squeezed *s, enum part part)
         memcpy(s->sums[1], s->sums[0], s->count[part] * sizeof(float));
         status = DDP_OK;
     }
-    if (status == DDP_E_NOT_FOUND) {
+    if (status == DDP_E_NOT_FOUND && !s->e->unknown_sum.is_set) {
         s->e->unknown_sum.is_set = true;
         s->e->unknown_sum.step = s->step;
         s->e->unknown_sum.bucket = (uint32_t)s->bucket;
+        s->e->unknown_sum.elem_count = s->count[part];
     }
     for (uint32_t r = 0; status == DDP_OK && r < world; r++) {
         const struct harness_tensor out = {DDP_DTYPE_F32, s->count[part],

@@ -119,8 +119,39 @@ static void check_revocation(const struct harness_emulation *e, uint32_t rank,
     }
 }
 
+/* By its schedule of that collective the rank takes messages of the other one; true where it left
+ * none. */
+static bool takes_from(const struct harness_emulation *e, uint32_t rank, uint64_t seq,
+                       uint64_t from)
+{
+    const struct harness_schedule_set *set = NULL;
+    size_t count = 0;
+    const struct harness_trace_event *const *posts =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &count);
+    bool is_taking = false;
+
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *arg = posts[i]->entry.arg;
+        const struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
+
+        if (arg[0] == seq) {
+            set = harness_schedules_find(&e->schedules, op.kind, NULL, arg[2], op.dtype, op.root);
+        }
+    }
+    if (set == NULL || rank >= set->size || set->member[rank] == NULL) {
+        return true;
+    }
+    for (size_t i = 0; i < set->member[rank]->step_count; i++) {
+        const struct harness_schedule_step *step = &set->member[rank]->steps[i];
+
+        is_taking = is_taking || (step->peer == from && (step->kind == HARNESS_STEP_RECV ||
+                                                         step->kind == HARNESS_STEP_RECV_REDUCE));
+    }
+    return is_taking;
+}
+
 /* Who revokes the group for a message that was lost says which one: its event is of that
- * collective.
+ * collective, in which it takes messages of that rank.
  */
 static void check_astray(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
 {
@@ -133,8 +164,9 @@ static void check_astray(const struct harness_emulation *e, uint32_t rank, struc
         seen != NULL && seen->arg[0] == rank && harness_index_status(seen->arg[1]) == DDP_E_MESSAGE;
     const uint64_t *arg = astray != NULL ? astray->arg : NULL;
 
-    if (is_own && (astray_count != 1 || arg[0] != seen->arg[3] || arg[1] >= e->world ||
-                   arg[1] == rank || arg[2] == arg[3])) {
+    if (is_own &&
+        (arg == NULL || astray_count != 1 || arg[0] != seen->arg[3] || arg[1] >= e->world ||
+         arg[1] == rank || arg[2] == arg[3] || !takes_from(e, rank, arg[0], arg[1]))) {
         harness_gap_set(out,
                         "rank %u ended by a message that did not come in turn, and does not "
                         "say which",

@@ -477,7 +477,7 @@ size_t harness_model_answers(const struct harness_grammar_job *job,
                               .step = fault->at.step,
                               .out = out};
 
-    if (answers.place == HARNESS_GRAMMAR_NOWHERE) {
+    if (answers.place == HARNESS_GRAMMAR_NOWHERE || !harness_grammar_is_answered(job, fault)) {
         return 0;
     }
     if (answers.step < 0 && fault->point == DDP_FAULT_POINT_STEP_BEGIN) {

@@ -76,10 +76,13 @@ void grammar_OPTIMIZER_weight_decay(struct harness_draw *draw)
 void grammar_TOP_restore(struct harness_draw *draw)
 {
     const struct harness_job *job = &draw->plan->job;
+    /* What its hook keeps is each rank's own, and rank 0's checkpoint has rank 0's alone. */
+    const bool is_own = job->hook == HARNESS_HOOK_LOCAL_SGD ||
+                        (job->hook == HARNESS_HOOK_POWERSGD && job->powersgd_error_feedback);
 
     /* A run from the last step's checkpoint would have nothing to show. */
-    draw->plan->restore.is_set =
-        draw->is_healthy && job->checkpoint_every > 0 && job->steps % job->checkpoint_every != 0;
+    draw->plan->restore.is_set = draw->is_healthy && !is_own && job->checkpoint_every > 0 &&
+                                 job->steps % job->checkpoint_every != 0;
 }
 
 void grammar_RESTORE_prefix(struct harness_draw *draw)
@@ -115,7 +118,8 @@ void grammar_RESTORE_edit(struct harness_draw *draw)
     struct harness_restore *restore = &draw->plan->restore;
     struct harness_grammar_job job;
 
-    if (!restore->is_set) {
+    /* What is kept beside the model and the optimizer has keys of its own (refusal.c). */
+    if (!restore->is_set || !harness_grammar_is_plain(&draw->plan->job)) {
         return;
     }
     restore->edit = kinds[harness_draw_below(draw, sizeof kinds / sizeof kinds[0])];
@@ -143,5 +147,7 @@ void grammar_RESTORE_ranks(struct harness_draw *draw)
             least = posted.root + 1;
         }
     }
-    draw->plan->restore.ranks = (uint32_t)harness_draw_between(draw, least, job->ranks);
+    if (harness_grammar_is_plain(job)) { /* else some of what is kept is a rank's own */
+        draw->plan->restore.ranks = (uint32_t)harness_draw_between(draw, least, job->ranks);
+    }
 }

@@ -41,6 +41,12 @@ bool harness_grammar_is_summed(const struct harness_job *job, uint32_t rank, int
     return is_other;
 }
 
+bool harness_grammar_is_plain(const struct harness_job *job)
+{
+    return job->hook == HARNESS_HOOK_NONE && job->optimizer.loss_scale == 0 &&
+           !job->sync_batchnorm && !job->static_graph && job->on_loss == HARNESS_ON_LOSS_END;
+}
+
 bool harness_grammar_has_state(const struct harness_job *job)
 {
     return job->optimizer.kind == HARNESS_OPTIMIZER_ADAMW || job->optimizer.momentum > 0;
@@ -193,4 +199,36 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
         break;
     }
     return HARNESS_GRAMMAR_NOWHERE;
+}
+
+bool harness_grammar_is_answered(const struct harness_grammar_job *job,
+                                 const struct harness_fault *fault)
+{
+    const bool is_local = job->job->hook == HARNESS_HOOK_LOCAL_SGD;
+
+    if (harness_grammar_is_plain(job->job)) {
+        return true;
+    }
+    /* From local_sgd_start on buckets are not reduced. */
+    if (is_local && harness_grammar_place(job, fault->point) == HARNESS_GRAMMAR_AT_BUCKET) {
+        return false;
+    }
+    switch (fault->action.kind) {
+    case HARNESS_ACTION_NONE:
+    case HARNESS_ACTION_DELAY:
+    case HARNESS_ACTION_KILL:
+    case HARNESS_ACTION_ABORT:
+    case HARNESS_ACTION_EXIT:
+    case HARNESS_ACTION_FAIL:
+    case HARNESS_ACTION_STOP:
+    case HARNESS_ACTION_ENV:
+    case HARNESS_ACTION_LEAK_MEMORY:
+    case HARNESS_ACTION_LEAK_FILE:
+    case HARNESS_ACTION_NO_MEMORY:
+        return true;
+    case HARNESS_ACTION_HANG: /* whoever steps alone misses nobody for a while */
+        return !is_local;
+    default:
+        return false;
+    }
 }

@@ -29,6 +29,10 @@ bool harness_grammar_is_even(const struct harness_job *job);
 bool harness_grammar_is_summed(const struct harness_job *job, uint32_t rank, int64_t step);
 /* What a call of files failed with says which resource ran out, if one did. */
 enum harness_verdict harness_grammar_verdict_of_errno(int error);
+/* Nothing changes what the ranks' gradients, operations and updates are in each step: no hook, no
+ * scale of the loss, no statistics of all ranks, no graph that the first pass notes, and the job
+ * ends with a loss. */
+bool harness_grammar_is_plain(const struct harness_job *job);
 /* The optimizer keeps a state beside the parameters. */
 bool harness_grammar_has_state(const struct harness_job *job);
 
@@ -46,4 +50,9 @@ enum harness_grammar_place {
 };
 enum harness_grammar_place harness_grammar_place(const struct harness_grammar_job *job,
                                                  enum ddp_fault_point point);
+/* Whether the model of faults knows what the fault does to this job. What ends a rank, or stops it,
+ * or does nothing that ranks exchange, does the same in a job that is not plain; all else depends
+ * on what its hook, or its scale, makes of it. */
+bool harness_grammar_is_answered(const struct harness_grammar_job *job,
+                                 const struct harness_fault *fault);
 #endif

@@ -86,26 +86,33 @@ static size_t next_size(struct harness_io *io, enum harness_io_call call)
     return size_bytes;
 }
 
-/* The bit that is flipped of what the call brought, from 1 on; 0: none. */
-static size_t next_flip(struct harness_io *io, enum harness_io_call call)
+static size_t content_of(const struct harness_io_fault *fault)
 {
-    size_t bit = 0;
+    return fault->call == HARNESS_IO_ACCEPT ? (size_t)fault->stranger
+           : fault->flip >= 0               ? (size_t)fault->flip + 1
+                                            : 0;
+}
+
+/* The bit that is flipped of what the call brought, from 1 on, or who comes before it; 0: none. */
+static size_t next_content(struct harness_io *io, enum harness_io_call call)
+{
+    size_t content = 0;
 
     for (uint32_t i = 0; i < io->plan->fault_count; i++) {
         const struct harness_io_fault *fault = &io->plan->faults[i].action.io;
         struct armed *armed = &io->armed[i];
         uint64_t number;
 
-        if (!armed->is_armed || !is_call(&io->plan->faults[i], call) || fault->flip < 0) {
+        if (!armed->is_armed || !is_call(&io->plan->faults[i], call) || content_of(fault) == 0) {
             continue;
         }
         number = armed->contents++;
         if (number >= fault->after && (fault->times == 0 || number - fault->after < fault->times)) {
             armed->has_struck = true;
-            bit = (size_t)fault->flip + 1;
+            content = content_of(fault);
         }
     }
-    return bit;
+    return content;
 }
 
 /* What has struck and was not recorded is. */
@@ -133,7 +140,7 @@ static int decide(enum harness_io_call call, enum harness_io_question question, 
     if (io != NULL) {
         answer = question == HARNESS_IO_FAILS  ? (size_t)next_error(io, call)
                  : question == HARNESS_IO_SIZE ? next_size(io, call)
-                                               : next_flip(io, call);
+                                               : next_content(io, call);
     }
     if (io != NULL && io == of_process) {
         record(io);

@@ -25,7 +25,8 @@ void harness_io_arm(struct harness_io *io, uint32_t fault, uint64_t hit);
 enum harness_io_question {
     HARNESS_IO_FAILS,   /* the errno that it fails with */
     HARNESS_IO_SIZE,    /* how much it moves at most; SIZE_MAX: half */
-    HARNESS_IO_CONTENT, /* the bit that is flipped of what it brought, from 1 on */
+    HARNESS_IO_CONTENT, /* the bit that is flipped of what it brought, from 1 on; of accept, the
+                         * stranger that comes first */
     HARNESS_IO_QUESTION_COUNT
 };
 /* 0: nothing is done to it. */

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "harness/inject/io.h"
+#include "harness/inject/stranger.h"
 
 /* The names that --wrap asks for are the compiler's. */
 ssize_t real_send(int fd, const void *data, size_t size_bytes, int flags) __asm__("__real_send");
@@ -80,6 +81,11 @@ ssize_t wrap_recv(int fd, void *data, size_t size_bytes, int flags)
 
 int wrap_accept4(int fd, struct sockaddr *address, socklen_t *address_bytes, int flags)
 {
+    const size_t stranger = harness_io_of_process(HARNESS_IO_ACCEPT, HARNESS_IO_CONTENT);
+
+    if (stranger != 0) {
+        harness_stranger_come((enum harness_stranger)stranger, fd);
+    }
     return fails(HARNESS_IO_ACCEPT) ? -1 : real_accept4(fd, address, address_bytes, flags);
 }
 

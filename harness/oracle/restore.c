@@ -2,6 +2,7 @@
  * Idea: the emulation starts from step 0 whatever the run did, so any difference after the restart
  * is state that was not restored. A rank that loaded nothing says so by its first step. */
 #include <stdio.h>
+#include <string.h>
 
 #include "harness/emulation/checkpoint_state.h"
 #include "harness/oracle/subject.h"
@@ -53,6 +54,59 @@ static void find_loaded(const struct harness_emulation *e, struct harness_rank_s
     }
 }
 
+static const char *bare(const char *name)
+{
+    while (strncmp(name, "module.", 7) == 0) {
+        name += 7;
+    }
+    return name;
+}
+
+/* Another parameter has the same name but for wrappers: which tensor is whose is not told here. */
+static bool is_twin(const struct harness_emulation *e, size_t param)
+{
+    bool is_other = false;
+
+    for (size_t p = 0; p < e->params.count; p++) {
+        is_other = is_other || (p != param && strcmp(bare(e->input->params[p].name),
+                                                     bare(e->input->params[param].name)) == 0);
+    }
+    return is_other;
+}
+
+/* A tensor that is none of the model's by its shape: as many elements, in other rows. */
+static void check_shape(struct harness_checkpoint *file, const char *key,
+                        const struct ddp_param *param)
+{
+    const struct harness_checkpoint_tensor *tensor = harness_checkpoint_find_bare(file, key);
+    bool is_same = tensor == NULL || tensor->ndim == param->ndim;
+
+    for (uint32_t k = 0; tensor != NULL && is_same && k < param->ndim; k++) {
+        is_same = tensor->shape[k] == param->shape[k];
+    }
+    if (!is_same && file->damage == HARNESS_VERDICT_NONE) {
+        file->damage = HARNESS_VERDICT_CHECKPOINT_DTYPE;
+        (void)snprintf(file->text, sizeof(file->text), "%.200s has another shape there", key);
+    }
+}
+
+static void check_shapes(const struct harness_emulation *e, struct harness_checkpoint *file)
+{
+    for (size_t p = 0; p < e->params.count; p++) {
+        const struct ddp_param *param = &e->input->params[p];
+        char key[512];
+
+        if (is_twin(e, p)) {
+            continue;
+        }
+        check_shape(file, param->name, param);
+        for (uint32_t s = 0; s < e->slot_count; s++) {
+            (void)snprintf(key, sizeof(key), "optim.%s.%s", e->slot_name[s], param->name);
+            check_shape(file, key, param);
+        }
+    }
+}
+
 /* Ranks took a file that the judge's own reader finds damaged: whatever they did with it follows.
  */
 static ddp_status report_damage(const struct harness_emulation *e, bool *out_is_reported,
@@ -68,6 +122,9 @@ static ddp_status report_damage(const struct harness_emulation *e, bool *out_is_
         return DDP_OK;
     }
     DDP_TRY(harness_checkpoint_open(e->mem, harness_emulation_files(e->input), path, &file, err));
+    if (file.is_found) {
+        check_shapes(e, &file);
+    }
     harness_finding_init(&finding, out->mem, file.damage, HARNESS_ORACLE_RESTORE,
                          HARNESS_MODE_PROVABLE);
     find_loaded(e, &finding.culprits);

@@ -76,7 +76,8 @@ static ddp_status prove_all(const struct harness_emulation *e, struct harness_fi
     return DDP_OK;
 }
 
-static bool is_completed(const struct harness_emulation *e, uint32_t step, uint32_t bucket)
+/* A rank has completed the sum whose order is not known. */
+static bool is_completed(const struct harness_emulation *e, const struct harness_unknown_sum *sum)
 {
     for (uint32_t r = 0; r < e->world; r++) {
         size_t count = 0;
@@ -86,7 +87,9 @@ static bool is_completed(const struct harness_emulation *e, uint32_t step, uint3
         for (size_t i = 0; i < count; i++) {
             struct ddp_event_op op = ddp_event_op_unpack(list[i]->entry.arg[1]);
 
-            if (op.role == DDP_ROLE_BUCKET && op.index == bucket && list[i]->entry.step == step &&
+            if (op.role == DDP_ROLE_BUCKET && op.index == sum->bucket &&
+                list[i]->entry.step == sum->step &&
+                (sum->elem_count == 0 || list[i]->entry.arg[2] == sum->elem_count) &&
                 harness_index_status(list[i]->entry.arg[3]) == DDP_OK) {
                 return true;
             }
@@ -403,7 +406,7 @@ ddp_status harness_check_schedule(const struct harness_emulation *e, struct harn
         /* Else a post may be one of the lost events; the run is inconclusive anyway. */
         DDP_TRY(check_orders(e, out));
     }
-    if (e->unknown_sum.is_set && is_completed(e, e->unknown_sum.step, e->unknown_sum.bucket) &&
+    if (e->unknown_sum.is_set && is_completed(e, &e->unknown_sum) &&
         !is_off_program(e, e->unknown_sum.step, e->unknown_sum.bucket, out) &&
         !is_never_run(e, e->unknown_sum.step, e->unknown_sum.bucket, out)) {
         out->is_evidence_lost = true;

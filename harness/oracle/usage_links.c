@@ -2,7 +2,8 @@
  * so what they say of each other is no crash.
  * Idea: link.lost names the peer and what was seen. Whoever lost first a peer that lived is where
  * it broke: its own calls failed; the other end only saw that it was given up. Where neither was
- * answered any more, neither end is to blame more than the other. */
+ * answered any more, neither end is to blame more than the other. A peer whose time was up while it
+ * joined has left: nothing broke. */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +24,16 @@ static bool is_alive_after(const struct harness_emulation *e, uint32_t rank, uin
     return end != NULL && end->entry.time_ns > time_ns;
 }
 
+/* Its first error was before there was a group that it could have revoked. */
+static bool was_joining(const struct harness_emulation *e, uint32_t rank)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
+
+    return count > 0 && list[0]->entry.phase <= DDP_PHASE_INIT;
+}
+
 bool harness_usage_gave_up(const struct harness_emulation *e, uint32_t rank)
 {
     const struct harness_trace_event *end = harness_index_end(&e->index, rank);
@@ -33,8 +44,9 @@ bool harness_usage_gave_up(const struct harness_emulation *e, uint32_t rank)
         return false;
     }
     switch (harness_index_status(end->entry.arg[0])) {
-    case DDP_OK:
     case DDP_E_TIMEOUT:
+        return was_joining(e, rank);
+    case DDP_OK:
     case DDP_E_PEER_DIED:
     case DDP_E_REVOKED:
         return false;

@@ -264,6 +264,19 @@ static inline bool harness_io_is_of_process(enum harness_io_call call)
     X(EROFS)                   \
     X(ETIMEDOUT)
 
+/* Who connects to where a rank listens for the others of its group, and is none of them.
+ * X(identifier, name, meaning) */
+#define HARNESS_STRANGER_TABLE(X)                                                                \
+    X(HARNESS_STRANGER_NONE, "none", "nobody")                                                   \
+    X(HARNESS_STRANGER_SILENT, "silent", "says nothing and stays")                               \
+    X(HARNESS_STRANGER_RUBBISH, "rubbish", "sends a page's request, as a scanner of ports does") \
+    X(HARNESS_STRANGER_PART, "part", "sends the beginning of a greeting and stays")              \
+    X(HARNESS_STRANGER_GREETING, "greeting",                                                     \
+      "greets as a rank of another job would, which was told another number")                    \
+    X(HARNESS_STRANGER_GONE, "gone", "has left before it is let in")                             \
+    X(HARNESS_STRANGER_RESET, "reset", "has reset its connection before it is let in")
+enum harness_stranger { HARNESS_STRANGER_TABLE(HARNESS_KIND_ENUM) HARNESS_STRANGER_COUNT };
+
 /* Variables by which launchers tell a rank who it is (ddpcore/store/store.h).
  * X(identifier, name, meaning) */
 #define HARNESS_VARIABLE_TABLE(X)                                                              \
@@ -356,6 +369,7 @@ const char *harness_collective_name(struct harness_collective collective);
     X(CORRUPTS, "corruption", HARNESS_CORRUPT_TABLE)                         \
     X(ARGS, "argument", HARNESS_ARG_TABLE)                                   \
     X(IO_CALLS, "call", HARNESS_IO_CALL_TABLE)                               \
+    X(STRANGERS, "stranger", HARNESS_STRANGER_TABLE)                         \
     X(VARIABLES, "variable", HARNESS_VARIABLE_TABLE)                         \
     X(EDITS, "edit", HARNESS_EDIT_TABLE)                                     \
     X(KEY_EDITS, "edit of keys", HARNESS_KEY_EDIT_TABLE)                     \

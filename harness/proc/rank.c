@@ -15,6 +15,7 @@
 #include "ddpcore/transport/shm.h"
 #include "ddpcore/transport/tcp.h"
 #include "harness/inject/inject.h"
+#include "harness/inject/stranger.h"
 #include "harness/launch/card.h"
 #include "harness/launch/lag.h"
 #include "harness/launch/mpi.h"
@@ -262,6 +263,13 @@ static void close_process(struct rank_process *self)
     }
 }
 
+/* Those of strangers that a fault let come are not the rank's. */
+static uint64_t count_descriptors(void)
+{
+    harness_strangers_leave();
+    return harness_proc_audit_descriptors();
+}
+
 static int rank_main(void)
 {
     struct rank_process self = {.injector = NULL};
@@ -275,7 +283,7 @@ static int rank_main(void)
         .is_fast = number_of("DDPROVE_FAST") != 0,
         .has_threads = true};
     const struct harness_rank_wiring wiring = {&self, open_store, open_transport, open_survivors,
-                                               harness_proc_audit_descriptors};
+                                               count_descriptors};
     struct ddp_err err = {""};
     ddp_status status = open_process(&self, &err);
 

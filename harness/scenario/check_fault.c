@@ -167,10 +167,17 @@ ddp_status harness_scenario_check_io(const struct harness_reader *reader,
         return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_IO_flip), reader->err,
                                  DDP_E_INVALID, "flip is for recv, without errno and short");
     }
-    if (!io->is_short && io->error == 0 && io->flip < 0) {
+    if (io->stranger != HARNESS_STRANGER_NONE &&
+        (io->call != HARNESS_IO_ACCEPT || io->error != 0 || io->times == 0)) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_IO_stranger), reader->err,
+                                 DDP_E_INVALID,
+                                 "a stranger is for accept, without errno, and so often as times "
+                                 "says, at least once");
+    }
+    if (!io->is_short && io->error == 0 && io->flip < 0 && io->stranger == HARNESS_STRANGER_NONE) {
         return harness_yaml_fail(map, reader->err, DDP_E_INVALID,
                                  "io needs errno, or short: true for a call that moves a part, or "
-                                 "flip for one that brings something wrong");
+                                 "flip for one that brings something wrong, or a stranger");
     }
     if (io->error == EINTR && io->times == 0) {
         return harness_yaml_fail(map, reader->err, DDP_E_INVALID,

@@ -1,14 +1,17 @@
 /* Purpose: read a safetensors file as its format description says: 8 bytes of header length, a JSON
  * object, tensor bytes without gaps or overlaps.
  * Idea: damage is a result, not an error; a file shorter than its header promises is torn, any
- * other contradiction is corruption. It compares nothing with a model. */
+ * other contradiction is corruption, and so are data that are not those of the checksum in the
+ * metadata, if there is one. It compares nothing with a model. */
 #include "harness/tensor/checkpoint_file.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ddpcore/base/file.h"
+#include "ddpcore/base/hash.h"
 #include "ddpcore/base/text.h"
 
 #define HEADER_BYTES_MAX (UINT64_C(100) * 1000 * 1000)
@@ -97,6 +100,22 @@ static void read_meta(const json_t *meta, struct harness_checkpoint *out)
 
     if (steps != NULL && ddp_text_parse_u64(steps, &value) == DDP_OK && value <= UINT32_MAX) {
         out->steps_done = (int64_t)value;
+    }
+}
+
+/* As it is written: sixteen digits. */
+static void check_data(const json_t *header, struct harness_checkpoint *out, size_t data_bytes)
+{
+    const char *stated =
+        json_string_value(json_object_get(json_object_get(header, "__metadata__"), "ddprove.xxh3"));
+    const uint64_t hash =
+        ddp_hash_bytes(out->bytes + (out->size_bytes - data_bytes), data_bytes, 0);
+    char text[17];
+
+    (void)snprintf(text, sizeof text, "%016" PRIx64, hash);
+    if (stated != NULL && strcmp(stated, text) != 0) {
+        damage(out, HARNESS_VERDICT_CHECKPOINT_CORRUPTED, "the data are not those of the checksum",
+               stated);
     }
 }
 
@@ -191,10 +210,11 @@ ddp_status harness_checkpoint_parse(struct ddp_mem *mem, unsigned char *bytes, s
         return DDP_OK;
     }
     status = read_header(header, out);
-    json_decref(header);
     if (status == DDP_OK && out->damage == HARNESS_VERDICT_NONE) {
         check_tiling(out, size_bytes - 8 - (size_t)header_bytes);
+        check_data(header, out, size_bytes - 8 - (size_t)header_bytes);
     }
+    json_decref(header);
     if (status != DDP_OK) {
         harness_checkpoint_close(out);
     }

@@ -22,7 +22,7 @@ import said
 
 # (scenario, its first cell's settings)
 RUNS = [("equivalence/combined", []), ("unused/by_rank", []), ("uneven/join_checkpoint", []), ("value/lost", []),
-        ("mismatch/count", []), ("crash/sigkill_in_allreduce", ["job.ranks=3"])]
+        ("mismatch/count", []), ("mismatch/message", []), ("crash/sigkill_in_allreduce", ["job.ranks=3"])]
 EVENT = re.compile(r" *\d+ r(\d+)#(\d+) +\d+\.\d+ +\S+ +(\S+)(.*)")
 OWN = re.compile(r" *\d+ h (\S+)(.*)")
 ARGUMENT = re.compile(r"([a-z_0-9]+)=(\S*)")

@@ -148,11 +148,18 @@ CT_TEST(inject_io, renaming_and_reading_make_calls)
     static const struct {
         struct harness_io_fault io;
         ddp_status renamed, read;
-    } cases[] = {{{true, HARNESS_IO_OPEN, EMFILE, 0, false, 1, 0, -1}, DDP_E_NO_FD, DDP_OK},
-                 {{true, HARNESS_IO_OPEN, EMFILE, 1, false, 1, 0, -1}, DDP_OK, DDP_E_NO_FD},
-                 {{true, HARNESS_IO_FSYNC, EIO, 0, false, 0, 0, -1}, DDP_E_IO, DDP_OK},
-                 {{true, HARNESS_IO_READ, EIO, 0, false, 0, 0, -1}, DDP_OK, DDP_E_IO},
-                 {{true, HARNESS_IO_CLOSE, EIO, 0, false, 0, 0, -1}, DDP_OK, DDP_OK}};
+    } cases[] = {
+        {{true, HARNESS_IO_OPEN, EMFILE, 0, false, 1, 0, -1, HARNESS_STRANGER_NONE},
+         DDP_E_NO_FD,
+         DDP_OK},
+        {{true, HARNESS_IO_OPEN, EMFILE, 1, false, 1, 0, -1, HARNESS_STRANGER_NONE},
+         DDP_OK,
+         DDP_E_NO_FD},
+        {{true, HARNESS_IO_FSYNC, EIO, 0, false, 0, 0, -1, HARNESS_STRANGER_NONE},
+         DDP_E_IO,
+         DDP_OK},
+        {{true, HARNESS_IO_READ, EIO, 0, false, 0, 0, -1, HARNESS_STRANGER_NONE}, DDP_OK, DDP_E_IO},
+        {{true, HARNESS_IO_CLOSE, EIO, 0, false, 0, 0, -1, HARNESS_STRANGER_NONE}, DDP_OK, DDP_OK}};
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct fixture f;

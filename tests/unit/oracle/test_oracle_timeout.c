@@ -1,4 +1,5 @@
 /* Who is to blame when ranks give up waiting: hand-made records of when who posted what. */
+#include "ddpcore/seam/link.h"
 #include "harness/oracle/subject.h"
 #include "tests/ct.h"
 
@@ -72,6 +73,46 @@ CT_TEST(oracle_timeout, blames_who_comes_late)
     record(&waits, 2, DDP_EVENT_COLL_POST, 2, 20);
     blame(&waits);
     check_culprit(&waits, 1, HARNESS_VERDICT_HANG_NOT_JOINED);
+}
+
+/* Rank 1's time was up while it joined, or in training; rank 0 sees that it leaves, before its own
+ * is up, and calls it dead. Whether that is a connection that broke. */
+static void check_break(enum ddp_phase phase, bool is_expected)
+{
+    const enum ddp_event kinds[] = {DDP_EVENT_LINK_LOST, DDP_EVENT_RANK_ERROR, DDP_EVENT_RANK_END};
+    struct harness_rank_set victims;
+    struct harness_findings found;
+    struct waits waits;
+    uint32_t ends[2];
+
+    waits_open(&waits);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct ddp_event_entry entry = {
+            .index = 1, .time_ns = 10 + i, .phase = (uint8_t)phase, .event = (uint8_t)kinds[i]};
+
+        if (i > 0) {
+            entry.arg[0] = (uint64_t)(int64_t)DDP_E_TIMEOUT;
+            CT_REQUIRE_OK(harness_trace_add_ring(&waits.trace, 1, &entry, 1, 1));
+        }
+        entry.time_ns = 10;
+        entry.arg[0] = i == 0 ? 1 : (uint64_t)(int64_t)DDP_E_PEER_DIED;
+        entry.arg[1] = i == 0 ? DDP_LINK_ENDED : 0;
+        CT_REQUIRE_OK(harness_trace_add_ring(&waits.trace, 0, &entry, 1, 1));
+    }
+    waits.input = (struct harness_emulation_input){.trace = &waits.trace};
+    waits.e = (struct harness_emulation){
+        .input = &waits.input, .mem = ddp_mem_pool_mem(waits.pool), .world = RANKS};
+    CT_REQUIRE_OK(harness_index_build(waits.e.mem, &waits.trace, &waits.e.index));
+    harness_findings_init(&found, waits.e.mem);
+    victims = harness_rank_set_in(waits.e.mem);
+    CT_CHECK(harness_usage_check_links(&waits.e, &victims, &found, ends) == is_expected);
+    ddp_mem_pool_destroy(waits.pool);
+}
+
+CT_TEST(oracle_timeout, whoever_leaves_when_its_time_is_up_breaks_no_connection)
+{
+    check_break(DDP_PHASE_INIT, false);
+    check_break(DDP_PHASE_BACKWARD, true);
 }
 
 /* Not a rank that has not come so far because it waits in an earlier one, for the same rank. */

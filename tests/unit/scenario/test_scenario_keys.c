@@ -44,8 +44,7 @@ static const char *const section_path[HARNESS_SECTION_COUNT] = {
 #define FINDINGS      "[{verdict: VALUE.LOST, culprit: none}]"
 #define WITH_IO       "faults.0.do={io: {call: write, errno: ENOSPC, short: true}}"
 #define WITH_FINDINGS "expect={verdict: VALUE.LOST, findings: " FINDINGS "}"
-
-#define DATA DDPROVE_SOURCE_DIR "/scenarios/models/data"
+#define DATA          DDPROVE_SOURCE_DIR "/scenarios/models/data"
 
 /* What a key needs beside it. before: also set in the plan that it is compared with. */
 static const struct special {
@@ -70,6 +69,7 @@ static const struct special {
     {HARNESS_ROW_IO_times, NULL, WITH_IO, NULL},
     {HARNESS_ROW_IO_bytes, NULL, "faults.0.do={io: {call: send, short: true}}", NULL},
     {HARNESS_ROW_IO_flip, NULL, "faults.0.do={io: {call: recv, flip: 1}}", NULL},
+    {HARNESS_ROW_IO_stranger, NULL, "faults.0.do={io: {call: accept, stranger: silent}}", NULL},
     {HARNESS_ROW_RESTORE_edit, "truncate", NULL, NULL},
     {HARNESS_ROW_RESTORE_key, NULL, NULL, "restore.edit=drop_key"},
     {HARNESS_ROW_RESTORE_bytes, "7", "restore.edit=head", NULL},
