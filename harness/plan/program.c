@@ -320,6 +320,7 @@ static ddp_status emit_steps(struct harness_emitter *emitter, uint64_t passes)
         /* Under join nothing mirrors a barrier for the ranks whose data has ended. */
         if (micro + 1 == job->micro_batches && job->checkpoint_every != 0 && !job->join.is_set &&
             steps_done % job->checkpoint_every == 0) {
+            DDP_TRY(harness_emit_hook_state(emitter, steps_done));
             DDP_TRY(emit_barrier(emitter, DDP_PHASE_CHECKPOINT));
         }
         if (micro + 1 == job->micro_batches) {
