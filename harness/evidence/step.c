@@ -149,6 +149,15 @@ static struct amount each_save(const struct place *place, size_t subject)
     return (struct amount){is_due && is_gathered(place) ? 1 : 0, is_due ? 1 : 0};
 }
 
+static struct amount each_drift(const struct place *place, size_t subject)
+{
+    const uint32_t every = place->e->input->plan->job.drift_every;
+    const bool is_due = every > 0 && (place->step + 1) % every == 0;
+
+    (void)subject;
+    return (struct amount){is_due ? 1 : 0, is_due ? 1 : 0};
+}
+
 static const struct row {
     enum ddp_event event;
     enum harness_oracle_id oracle; /* that reads them */
@@ -167,6 +176,7 @@ static const struct row {
     {DDP_EVENT_GRAD_FINAL, HARNESS_ORACLE_REDUCTION, ABOUT_PARAM, -1, once},
     {DDP_EVENT_PARAM_UPDATED, HARNESS_ORACLE_UPDATE, ABOUT_PARAM, 1, once},
     {DDP_EVENT_OPTIMIZER_STATE, HARNESS_ORACLE_UPDATE, ABOUT_SLOT, 1, once},
+    {DDP_EVENT_DRIFT, HARNESS_ORACLE_DRIFT, ABOUT_NOTHING, -1, each_drift},
     {DDP_EVENT_BUFFER_SYNCED, HARNESS_ORACLE_REPLICAS, ABOUT_BUFFER, 1, each_buffer},
     {DDP_EVENT_CHECKPOINT_SAVED, HARNESS_ORACLE_CHECKPOINT, ABOUT_NOTHING, 1, each_save},
 };

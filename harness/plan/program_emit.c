@@ -186,3 +186,14 @@ ddp_status harness_emit_hook_state(struct harness_emitter *emitter, uint64_t ste
     }
     return DDP_OK;
 }
+
+ddp_status harness_emit_drift(struct harness_emitter *emitter, uint64_t steps_done)
+{
+    const uint32_t every = emitter->job->drift_every;
+    const struct harness_op op = harness_emit_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_U8,
+                                                 emitter->program->param_count * sizeof(uint64_t));
+
+    return every == 0 || steps_done % every != 0
+               ? DDP_OK
+               : harness_emit(emitter, DDP_PHASE_OPTIMIZER, DDP_ROLE_DRIFT, &op);
+}

@@ -31,6 +31,8 @@ DDP_MUST_USE ddp_status harness_emit_statistics(struct harness_emitter *emitter)
 /* What a checkpoint behind so many steps holds of all ranks: PowerSGD's errors. */
 DDP_MUST_USE ddp_status harness_emit_hook_state(struct harness_emitter *emitter,
                                                 uint64_t steps_done);
+/* The look at whether ranks hold the same parameters, if it is due: a hash of each. */
+DDP_MUST_USE ddp_status harness_emit_drift(struct harness_emitter *emitter, uint64_t steps_done);
 /* What a backward pass reduces. is_synced: buckets too. */
 DDP_MUST_USE ddp_status harness_emit_backward(struct harness_emitter *emitter, bool is_synced);
 
