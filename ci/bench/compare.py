@@ -1,13 +1,21 @@
 """ddprove beside PyTorch DDP with gloo, in one run, one thread a rank: steps/s, whole-process time of a 20-step equivalence run,
 memory a rank; then our DDP beside our DataParallel and one device. Prints ratios, and which miss the goals.
 
-compare.py BUILD_DIR [--quick] [--torch PYTHON]...
+compare.py BUILD_DIR [--quick] [--torch PYTHON]... [--minutes N] [--kept FILE]
 
-All are measured in turn, several rounds, and medians taken, so that what else the machine does meets all alike. Each --torch is a
-Python with PyTorch; of several, the faster one counts each time. Default: DDPROVE_TORCH_PYTHON of the build, and /usr/bin/python3.
-Without any, the peer's columns are SKIP. --quick: one round. On a busy machine the figures say little: the load is printed.
+What is compared is measured in turn, several rounds, and medians taken, so that what else the machine does meets all alike. Each
+--torch is a Python with PyTorch; of several, the faster one counts each time. Default: DDPROVE_TORCH_PYTHON of the build, and
+/usr/bin/python3. Without any, the peer's columns are SKIP. --quick: one round. On a busy machine the figures say little: the load is
+printed, the greatest of all that was measured too.
+
+Each measurement is kept in FILE (BUILD_DIR/compare.jsonl) at once, with the program that was measured: the same command goes on where
+the last one was stopped, and measures again what was of another program or Python. --minutes: begin nothing later than that; prints
+what is there, and ends with 75 if something is missing. Remove FILE to begin anew.
 """
 import argparse
+import contextlib
+import hashlib
+import json
 import os
 import re
 import statistics
@@ -31,7 +39,43 @@ COUNTS = {"mlp_s": (4000, 2400, 1000), "mlp_l": (120, 90, 50), "gpt_s": (80, 60,
 TORCH_COUNTS = {"mlp_s": (2000, 500, 120), "mlp_l": (80, 50, 30), "gpt_s": (40, 30, 15)}
 GOALS = {"mlp_s": (3.2, 14, 18), "mlp_l": (1.7, 2.5, 2.5), "gpt_s": (1.2, 1.4, 1.5)}  # times the peer's steps/s
 WHOLE_GOALS = {"mlp_s": 0.12, "mlp_l": 1.2, "gpt_s": 3}  # seconds
+NOT_YET = 75  # EX_TEMPFAIL of sysexits.h
 missed = []
+
+
+class Kept:
+    """Measurements by name, kept in a file as they are made."""
+
+    def __init__(self, path, program, minutes):
+        self.path, self.program = path, program
+        self.end = time.monotonic() + 60 * minutes if minutes else None
+        self.found, self.missing, self.load = {}, 0, 0.0
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                rows = [json.loads(line) for line in file if line.endswith("\n")]  # a last one that was cut short is no line
+            self.found = {row["name"]: row for row in rows if row["program"] == program}
+
+    def measure(self, name, run):
+        """What run() returned, now or earlier; None: there is no time left for it."""
+        if name not in self.found:
+            if self.end is not None and time.monotonic() > self.end:
+                self.missing += 1
+                return None
+            row = {"name": name, "program": self.program, "value": run(), "load": os.getloadavg()[0]}
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            self.found[name] = row
+        self.load = max(self.load, self.found[name]["load"])
+        return self.found[name]["value"]
+
+    def rounds(self, name, count, runs):
+        """Of each round that is there the results of runs ({what: function}), taken in turn."""
+        out = []
+        for number in range(count):
+            row = [self.measure("%s, %s, round %d" % (name, what, number), run) for what, run in runs.items()]
+            if None not in row:
+                out.append(row)
+        return out
 
 
 def sets(model, world, steps):
@@ -103,8 +147,9 @@ def whole_ours(binary, model):
         return whole([binary, "run", SCENARIO, "--driver", "proc", "--out", out] + sets(model, 4, 20))
 
 
-def show(name, mine, theirs, ratio, note=""):
-    print("%-44s %12s %20s %8s  %s" % (name, mine, theirs, ratio, note), flush=True)
+def show(name, mine, theirs, ratio, note="", rounds=None):
+    """rounds: how many the figures are medians of."""
+    print("%-44s %12s %20s %8s  %s%s" % (name, mine, theirs, ratio, note, "" if rounds is None else " [%d]" % rounds), flush=True)
 
 
 def against(goal, value, name):
@@ -121,46 +166,76 @@ def medians(results):
     return [tuple(statistics.median(values) for values in zip(*column)) for column in zip(*results)]
 
 
-def compare_steps(binary, peers, rounds, memory):
+def compare_steps(binary, peers, rounds, kept):
+    """Returns rows of memory, to be shown behind."""
+    memory = []
     for model, counts in COUNTS.items():
         for place, world in enumerate(WORLDS):
-            results = []
-            for _ in range(rounds):
-                results.append([ours(binary, model, world, counts[place])] +
-                               [peer(python, "steps", model, world, TORCH_COUNTS[model][place]) for python in peers.values()])
+            name = "steps/s %s, %d rank%s" % (model, world, "" if world == 1 else "s")
+            runs = {"ours": lambda: ours(binary, model, world, counts[place])}
+            for version, python in peers.items():
+                runs[version] = lambda python=python: peer(python, "steps", model, world, TORCH_COUNTS[model][place])
+            results = kept.rounds(name, rounds, runs)
+            if not results:
+                show(name, "not yet", "", "")
+                continue
             mine, *others = medians(results)
             best = max(others, default=None)
-            name = "steps/s %s, %d rank%s" % (model, world, "" if world == 1 else "s")
             ratio = mine[0] / best[0] if best else None
             which = list(peers)[others.index(best)] if best else ""
             show(name, "%.0f" % mine[0] if mine[0] > 100 else "%.1f" % mine[0], "%.1f (%s)" % (best[0], which) if best else "-",
-                 "%.1fx" % ratio if best else "SKIP", against(GOALS[model][place], ratio, name))
+                 "%.1fx" % ratio if best else "SKIP", against(GOALS[model][place], ratio, name), len(results))
             memory.append((model, world, mine[1], min(other[1] for other in others) if others else None))
+    return memory
 
 
-def compare_whole(binary, peers, rounds):
+def compare_whole(binary, peers, rounds, kept):
     for model, goal in WHOLE_GOALS.items():
-        results = []
-        for _ in range(rounds):
-            results.append([whole_ours(binary, model)] +
-                           [whole([python, os.path.join(HERE, "torch_ddp.py"), "equal", model, "4"]) for python in peers.values()])
+        name = "20-step equivalence, %s, 4 ranks, seconds" % model
+        runs = {"ours": lambda: whole_ours(binary, model)}
+        for version, python in peers.items():
+            runs[version] = lambda python=python: whole([python, os.path.join(HERE, "torch_ddp.py"), "equal", model, "4"])
+        results = kept.rounds(name, rounds, runs)
+        if not results:
+            show(name, "not yet", "", "")
+            continue
         mine, *others = (statistics.median(column) for column in zip(*results))
         best = min(others, default=None)
-        name = "20-step equivalence, %s, 4 ranks, seconds" % model
         if mine > goal:
             missed.append(name)
         show(name, "%.3f" % mine, "%.3f" % best if best else "-", "%.1fx" % (best / mine) if best else "SKIP",
-             "goal %.3g s%s" % (goal, "" if mine <= goal else ": MISSED"))
+             "goal %.3g s%s" % (goal, "" if mine <= goal else ": MISSED"), len(results))
 
 
-def compare_parallel(binary, rounds):
+def compare_parallel(binary, rounds, kept):
     """The same samples a step in three ways: a process a rank, a thread a device, one device."""
     show("steps/s of 4 ranks' samples a step", "ddp", "DataParallel, single", "", "")
     for model, counts in COUNTS.items():
         count = max(10, counts[2] // 2)
-        results = [[ours(binary, model, 4, count, "--parallel", how) for how in ("ddp", "dp", "single")] for _ in range(rounds)]
+        runs = {how: lambda how=how: ours(binary, model, 4, count, "--parallel", how) for how in ("ddp", "dp", "single")}
+        results = kept.rounds("parallel " + model, rounds, runs)
+        if not results:
+            show("  " + model, "not yet", "", "")
+            continue
         ddp, dp, single = (value[0] for value in medians(results))
-        show("  " + model, "%.1f" % ddp, "%.1f, %.1f" % (dp, single), "%.2fx" % (ddp / dp), "%.2fx one device" % (ddp / single))
+        show("  " + model, "%.1f" % ddp, "%.1f, %.1f" % (dp, single), "%.2fx" % (ddp / dp), "%.2fx one device" % (ddp / single),
+             len(results))
+
+
+def program_of(binary, peers):
+    """What is measured: our program's bytes, and the peers."""
+    with open(binary, "rb") as file:
+        return " ".join([hashlib.sha256(file.read()).hexdigest()[:16]] + sorted(peers))
+
+
+def measure_only(binary, peers, rounds, kept):
+    """All that `rounds` rounds need, without a word."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
+        compare_steps(binary, peers, rounds, kept)
+        compare_whole(binary, peers, rounds, kept)
+        compare_parallel(binary, rounds, kept)
+    missed.clear()
+    kept.missing = 0
 
 
 def main():
@@ -168,23 +243,31 @@ def main():
     parser.add_argument("build")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--torch", action="append", default=[])
+    parser.add_argument("--minutes", type=float, default=0)
+    parser.add_argument("--kept")
     args = parser.parse_args()
     binary = os.path.join(args.build, "bin/ddprove")
     peers = find_peers(args.build, args.torch)
     rounds = 1 if args.quick else 3
-    memory = []
+    kept = Kept(args.kept or os.path.join(args.build, "compare.jsonl"), program_of(binary, peers), args.minutes)
     if not peers:
         print("SKIP peer: no PyTorch with gloo (pip install torch, or apt-get install python3-torch libopenblas0-pthread)")
-    print("%d cores, load %.1f; PyTorch %s; medians of %d" % (os.cpu_count(), os.getloadavg()[0], ", ".join(peers) or "none", rounds))
+    print("%d cores, load %.1f; PyTorch %s; medians of [rounds]" % (os.cpu_count(), os.getloadavg()[0], ", ".join(peers) or "none"))
+    for count in range(1, rounds):  # a round of everything before the next of anything
+        measure_only(binary, peers, count, kept)
     show("", "ddprove", "torch + gloo", "better by")
-    compare_steps(binary, peers, rounds, memory)
-    compare_whole(binary, peers, rounds)
+    memory = compare_steps(binary, peers, rounds, kept)
+    compare_whole(binary, peers, rounds, kept)
     for model, world, mine, theirs in memory:
         show("peak memory of a rank, %s, %d ranks, MB" % (model, world), "%.1f" % mine, "-" if theirs is None else "%.1f" % theirs,
              "SKIP" if theirs is None else "%.1fx" % (theirs / mine))
-    compare_parallel(binary, rounds)
-    print("load %.1f; %s" % (os.getloadavg()[0], "all goals met" if not missed else "missed: " + "; ".join(missed)))
-    return 0
+    compare_parallel(binary, rounds, kept)
+    print("load %.1f, at most %.1f; %s" % (os.getloadavg()[0], kept.load,
+                                           "missed: " + "; ".join(missed) if missed else
+                                           "no goal missed so far" if kept.missing else "all goals met"))
+    if kept.missing:
+        print("%d measurements are missing: the same command goes on" % kept.missing)
+    return NOT_YET if kept.missing else 0
 
 
 if __name__ == "__main__":

@@ -4,9 +4,6 @@
 #include "ddpcore/base/hash.h"
 #include "ddpcore/ddp/core.h"
 
-/* Index of the all-gather, so that its signature is no other verification's. */
-#define DRIFT_INDEX 2u
-
 static ddp_status hash_params(struct ddp *ddp, uint64_t *out)
 {
     for (size_t p = 0; p < ddp->param_count; p++) {
@@ -114,7 +111,7 @@ ddp_status ddp_check_drift(struct ddp *ddp, struct ddp_drift *out)
         (void)ddp_core_fail(ddp, status, 0); /* the others wait for this rank */
         goto out;
     }
-    status = ddp_verify_gather(ddp, DRIFT_INDEX, own, size_bytes, all);
+    status = ddp_verify_exchange(ddp, DDP_ROLE_DRIFT, 0, own, size_bytes, all);
     if (status == DDP_OK && compare(ddp, all, out)) {
         status = DDP_E_MODEL;
     }

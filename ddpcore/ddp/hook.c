@@ -139,6 +139,55 @@ const struct ddp_param *ddp_hook_state(struct ddp *ddp, size_t *out_count)
                                                     : NULL;
 }
 
+bool ddp_hook_state_is_own(struct ddp *ddp, size_t index)
+{
+    const struct ddp_hook *hook = ddp->config.hook;
+
+    return hook != NULL && hook->ops->is_state_own != NULL && hook->ops->is_state_own(hook, index);
+}
+
+ddp_status ddp_hook_state_gather(struct ddp *ddp, size_t index, void *block)
+{
+    size_t count = 0;
+    const struct ddp_param *tensor = ddp_hook_state(ddp, &count);
+    struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
+    struct ddp_coll_args args;
+    size_t size_bytes;
+    bool is_skipped;
+    ddp_status status;
+
+    if (ddp->group->failure.status != DDP_OK) {
+        return ddp->group->failure.status;
+    }
+    if (ddp->pass != DDP_PASS_IDLE) {
+        return ddp_core_fail_state(ddp);
+    }
+    DDP_ASSERT(index < count);
+    tensor += index;
+    size_bytes = ddp_param_size_bytes(tensor);
+    /* A copy: what becomes of a message must not become of what the hook goes on with. */
+    status = ddp->device->ops->copy(ddp->device, NULL, block, tensor->data, size_bytes);
+    if (status != DDP_OK) {
+        return ddp_core_fail(ddp, status, 0);
+    }
+    context.data = block;
+    context.elem_count = tensor->elem_count;
+    context.dtype = tensor->dtype;
+    DDP_TRY(ddp_core_point(ddp, DDP_FAULT_POINT_HOOK_STATE, &context, &is_skipped));
+    if (is_skipped) {
+        return DDP_OK;
+    }
+    args = (struct ddp_coll_args){.kind = DDP_COLL_ALL_GATHER,
+                                  .redop = DDP_REDOP_SUM,
+                                  .dtype = tensor->dtype,
+                                  .role = DDP_ROLE_HOOK_STATE,
+                                  .index = (uint32_t)index,
+                                  .input = block,
+                                  .output = (char *)block + size_bytes,
+                                  .elem_count = tensor->elem_count};
+    return ddp_group_run(ddp->group, &args);
+}
+
 void ddp_hook_destroy(struct ddp_hook *hook)
 {
     if (hook != NULL) {

@@ -73,6 +73,9 @@ struct ddp_hook_ops {
      * the device, `grad` unused. Borrowed until close. NULL: there are none. */
     const struct ddp_param *(*state)(struct ddp_hook *hook, size_t *out_count);
     void (*destroy)(struct ddp_hook *hook); /* after close */
+    /* Whether state tensor `index` differs from rank to rank, so that a checkpoint needs each
+     * rank's; the same answer on all ranks. NULL: none does. */
+    bool (*is_state_own)(const struct ddp_hook *hook, size_t index);
 };
 
 /* Base of every hook; a hook's own state lies behind it. */
@@ -97,6 +100,13 @@ DDP_MUST_USE ddp_status ddp_hook_alloc(const struct ddp_hook_site *site, size_t 
 void ddp_hook_free(const struct ddp_hook_site *site, struct ddp_block *block);
 /* The hook's state, none without a hook: ddp_hook_ops.state. */
 const struct ddp_param *ddp_hook_state(struct ddp *ddp, size_t *out_count);
+/* ddp_hook_ops.is_state_own of one of these tensors. */
+bool ddp_hook_state_is_own(struct ddp *ddp, size_t index);
+/* State tensor `index` of all ranks, for a checkpoint that one of them writes: one all-gather (role
+ * HOOK_STATE). block: of the device, for member_count + 1 such tensors: a copy of this rank's, then
+ * that of rank 0, 1, and so on. All ranks call it, outside of passes. Errors: E_STATE, and the
+ * group's and device's. */
+DDP_MUST_USE ddp_status ddp_hook_state_gather(struct ddp *ddp, size_t index, void *block);
 
 /* Takes the hook down; NULL is allowed. Behind ddp_destroy. */
 void ddp_hook_destroy(struct ddp_hook *hook);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ddpcore/device/clones.h"
+#include "ddpcore/device/cpu_16.h"
 #include "ddpcore/device/cpu_f16c.h"
 #include "ddpcore/device/cpu_layers.h"
 
@@ -116,29 +117,8 @@ static uint32_t bits_from_float(float value)
     return bits;
 }
 
-/* The conversions of base/dtype.h, inlined for the vectoriser; a test holds them together. */
-DDP_CLONES static void widen_bf16(float *restrict target, const uint16_t *restrict source,
-                                  size_t elem_count)
-{
-    for (size_t i = 0; i < elem_count; i++) {
-        target[i] = float_from_bits((uint32_t)source[i] << 16);
-    }
-}
-
-DDP_CLONES static void narrow_bf16(uint16_t *restrict target, const float *restrict source,
-                                   size_t elem_count)
-{
-    for (size_t i = 0; i < elem_count; i++) {
-        uint32_t bits = bits_from_float(source[i]);
-        /* Adding half of the dropped part, less one if the kept part is even, rounds to nearest
-         * even; a NaN keeps its sign and upper payload and is made quiet. */
-        uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-        uint32_t quiet = (bits >> 16) | 0x0040u;
-        target[i] = (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
-    }
-}
-
-/* Those of f16, without branches. Subnormals of f16 are normal in f32: the exponent is moved into
+/* The conversions of base/dtype.h for f16, without branches, inlined for the vectoriser; a test
+ * holds them together. Subnormals of f16 are normal in f32: the exponent is moved into
  * place by the processor's own subtraction and addition, which are exact, or round to nearest even.
  */
 DDP_CLONES static void widen_f16(float *restrict target, const uint16_t *restrict source,
@@ -191,7 +171,7 @@ static void widen(float *target, const void *source, enum ddp_dtype dtype, size_
     if (dtype == DDP_DTYPE_F32) {
         memcpy(target, (const float *)source + first, count * sizeof(float));
     } else if (dtype == DDP_DTYPE_BF16) {
-        widen_bf16(target, (const uint16_t *)source + first, count);
+        ddp_cpu_widen_bf16(target, (const uint16_t *)source + first, count);
     } else if (dtype == DDP_DTYPE_F16) {
         const uint16_t *from = (const uint16_t *)source + first;
         const size_t done = ddp_cpu_widen_f16c(target, from, count);
@@ -211,7 +191,7 @@ static void narrow(void *target, const float *source, enum ddp_dtype dtype, size
     if (dtype == DDP_DTYPE_F32) {
         memcpy((float *)target + first, source, count * sizeof(float));
     } else if (dtype == DDP_DTYPE_BF16) {
-        narrow_bf16((uint16_t *)target + first, source, count);
+        ddp_cpu_narrow_bf16((uint16_t *)target + first, source, count);
     } else if (dtype == DDP_DTYPE_F16) {
         uint16_t *to = (uint16_t *)target + first;
         const size_t done = ddp_cpu_narrow_f16c(to, source, count);
@@ -245,7 +225,8 @@ static ddp_status cpu_reduce(struct ddp_device *device, struct ddp_stream *strea
         reduce_table[dtype][op](target, source, elem_count);
         return DDP_OK;
     }
-    for (size_t first = 0; first < elem_count; first += BLOCK_ELEMS) {
+    for (size_t first = op == DDP_REDOP_SUM ? ddp_cpu_add_16(target, source, elem_count, dtype) : 0;
+         first < elem_count; first += BLOCK_ELEMS) {
         size_t count = block_elems(first, elem_count);
         widen(a, target, dtype, first, count);
         widen(b, source, dtype, first, count);
@@ -283,7 +264,9 @@ static ddp_status cpu_scale(struct ddp_device *device, struct ddp_stream *stream
         }
         return DDP_OK;
     }
-    for (size_t first = 0; first < elem_count; first += BLOCK_ELEMS) {
+    for (size_t first = ddp_cpu_scale_16(target, target_dtype, source, source_dtype, elem_count,
+                                         (float)factor);
+         first < elem_count; first += BLOCK_ELEMS) {
         size_t count = block_elems(first, elem_count);
         widen(block, source, source_dtype, first, count);
         multiply(block, block, (float)factor, count);

@@ -52,6 +52,68 @@ ddp_cpu_narrow_f16c(uint16_t *target, const float *source, size_t elem_count)
     }
     return i;
 }
+
+__attribute__((target("avx,f16c"))) size_t
+ddp_cpu_add_f16c(uint16_t *target, const uint16_t *source, size_t elem_count)
+{
+    const bool is_able = elem_count >= 8 && has_f16c();
+    size_t i = 0;
+
+    for (; is_able && i + 8 <= elem_count; i += 8) {
+        const __m256 a = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(target + i)));
+        const __m256 b = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(source + i)));
+
+        _mm_storeu_si128((__m128i *)(target + i),
+                         _mm256_cvtps_ph(_mm256_add_ps(a, b), _MM_FROUND_TO_NEAREST_INT));
+    }
+    return i;
+}
+
+__attribute__((target("avx,f16c"))) size_t
+ddp_cpu_scale_f16c(uint16_t *target, const uint16_t *source, float factor, size_t elem_count)
+{
+    const bool is_able = elem_count >= 8 && has_f16c();
+    const __m256 factors = _mm256_set1_ps(factor);
+    size_t i = 0;
+
+    for (; is_able && i + 8 <= elem_count; i += 8) {
+        const __m256 a = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(source + i)));
+
+        _mm_storeu_si128((__m128i *)(target + i),
+                         _mm256_cvtps_ph(_mm256_mul_ps(a, factors), _MM_FROUND_TO_NEAREST_INT));
+    }
+    return i;
+}
+
+__attribute__((target("avx,f16c"))) size_t
+ddp_cpu_narrow_scaled_f16c(uint16_t *target, const float *source, float factor, size_t elem_count)
+{
+    const bool is_able = elem_count >= 8 && has_f16c();
+    const __m256 factors = _mm256_set1_ps(factor);
+    size_t i = 0;
+
+    for (; is_able && i + 8 <= elem_count; i += 8) {
+        const __m256 a = _mm256_mul_ps(_mm256_loadu_ps(source + i), factors);
+
+        _mm_storeu_si128((__m128i *)(target + i), _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+    }
+    return i;
+}
+
+__attribute__((target("avx,f16c"))) size_t
+ddp_cpu_widen_scaled_f16c(float *target, const uint16_t *source, float factor, size_t elem_count)
+{
+    const bool is_able = elem_count >= 8 && has_f16c();
+    const __m256 factors = _mm256_set1_ps(factor);
+    size_t i = 0;
+
+    for (; is_able && i + 8 <= elem_count; i += 8) {
+        const __m256 a = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(source + i)));
+
+        _mm256_storeu_ps(target + i, _mm256_mul_ps(a, factors));
+    }
+    return i;
+}
 #else
 size_t ddp_cpu_widen_f16c(float *target, const uint16_t *source, size_t elem_count)
 {
@@ -65,6 +127,43 @@ size_t ddp_cpu_narrow_f16c(uint16_t *target, const float *source, size_t elem_co
 {
     (void)target;
     (void)source;
+    (void)elem_count;
+    return 0;
+}
+
+size_t ddp_cpu_add_f16c(uint16_t *target, const uint16_t *source, size_t elem_count)
+{
+    (void)target;
+    (void)source;
+    (void)elem_count;
+    return 0;
+}
+
+size_t ddp_cpu_scale_f16c(uint16_t *target, const uint16_t *source, float factor, size_t elem_count)
+{
+    (void)target;
+    (void)source;
+    (void)factor;
+    (void)elem_count;
+    return 0;
+}
+
+size_t ddp_cpu_narrow_scaled_f16c(uint16_t *target, const float *source, float factor,
+                                  size_t elem_count)
+{
+    (void)target;
+    (void)source;
+    (void)factor;
+    (void)elem_count;
+    return 0;
+}
+
+size_t ddp_cpu_widen_scaled_f16c(float *target, const uint16_t *source, float factor,
+                                 size_t elem_count)
+{
+    (void)target;
+    (void)source;
+    (void)factor;
     (void)elem_count;
     return 0;
 }

@@ -4,11 +4,14 @@
 #include "ddpcore/device/device.h"
 #include "ddpcore/hook/hooks.h"
 
+enum { PIECE_ELEMS = 4096 }; /* of 8 KiB, beside 16 KiB of what they come from */
+
 struct compress_hook {
     struct ddp_hook base;
     struct ddp_mem *mem;
     struct ddp_hook *inner;
     enum ddp_dtype dtype;
+    bool is_plain; /* inner is the hook allreduce, of its own making: it is not asked */
 
     /* While open. What the inner hook sees: buckets of the other type, one block each. */
     const struct ddp_hook_site *site;
@@ -78,6 +81,43 @@ static void compress_close(struct ddp_hook *hook)
     self->site = NULL;
 }
 
+/* Rounded, then divided, both in the narrow type, piece by piece where that is no work for a device
+ * of its own: the second pass finds in the cache what the first one left there. */
+static ddp_status round_and_divide(const struct compress_hook *self,
+                                   const struct ddp_grad_bucket *bucket, void *rounded)
+{
+    struct ddp_device *device = self->site->device;
+    const size_t piece = device->ops->is_host_memory ? PIECE_ELEMS : bucket->elem_count;
+    const double factor = 1.0 / (double)bucket->divisor;
+
+    for (size_t first = 0; first < bucket->elem_count; first += piece) {
+        const size_t rest = bucket->elem_count - first;
+        const size_t count = rest < piece ? rest : piece;
+        char *to = (char *)rounded + first * ddp_dtype_size_bytes(self->dtype);
+        const char *from = (const char *)bucket->data + first * ddp_dtype_size_bytes(bucket->dtype);
+
+        DDP_TRY(device->ops->scale(device, NULL, to, self->dtype, from, bucket->dtype, count, 1.0));
+        DDP_TRY(device->ops->scale(device, NULL, to, self->dtype, to, self->dtype, count, factor));
+    }
+    return DDP_OK;
+}
+
+/* What the wrapper around the hook allreduce comes to. */
+static ddp_status plain_round(const struct compress_hook *self,
+                              const struct ddp_grad_bucket *bucket, uint32_t round, void *rounded,
+                              bool *out_is_over)
+{
+    struct ddp_device *device = self->site->device;
+
+    *out_is_over = round > 0;
+    if (bucket->elem_count == 0) {
+        return DDP_OK;
+    }
+    return round == 0 ? round_and_divide(self, bucket, rounded)
+                      : device->ops->scale(device, NULL, bucket->data, bucket->dtype, rounded,
+                                           self->dtype, bucket->elem_count, 1.0);
+}
+
 static ddp_status compress_round(struct ddp_hook *hook, const struct ddp_grad_bucket *bucket,
                                  uint32_t round, struct ddp_coll_args *out, bool *out_is_over)
 {
@@ -88,13 +128,16 @@ static ddp_status compress_round(struct ddp_hook *hook, const struct ddp_grad_bu
     DDP_ASSERT(bucket->index < self->site->bucket_count);
     rounded.dtype = self->dtype;
     rounded.data = self->blocks[bucket->index].data;
+    out->dtype = rounded.dtype;
+    out->input = rounded.data;
+    out->output = rounded.data;
+    if (self->is_plain) {
+        return plain_round(self, bucket, round, rounded.data, out_is_over);
+    }
     if (round == 0 && bucket->elem_count > 0) {
         DDP_TRY(device->ops->scale(device, NULL, rounded.data, rounded.dtype, bucket->data,
                                    bucket->dtype, bucket->elem_count, 1.0));
     }
-    out->dtype = rounded.dtype;
-    out->input = rounded.data;
-    out->output = rounded.data;
     DDP_TRY(self->inner->ops->round(self->inner, &rounded, round, out, out_is_over));
     return !*out_is_over || bucket->elem_count == 0
                ? DDP_OK
@@ -108,6 +151,13 @@ static const struct ddp_param *compress_state(struct ddp_hook *hook, size_t *out
 
     *out_count = 0;
     return self->inner->ops->state != NULL ? self->inner->ops->state(self->inner, out_count) : NULL;
+}
+
+static bool compress_is_state_own(const struct ddp_hook *hook, size_t index)
+{
+    const struct ddp_hook *inner = ((const struct compress_hook *)hook)->inner;
+
+    return inner->ops->is_state_own != NULL && inner->ops->is_state_own(inner, index);
 }
 
 static void compress_destroy(struct ddp_hook *hook)
@@ -125,6 +175,7 @@ static const struct ddp_hook_ops f16_ops = {
     .close = compress_close,
     .round = compress_round,
     .state = compress_state,
+    .is_state_own = compress_is_state_own,
     .destroy = compress_destroy,
 };
 static const struct ddp_hook_ops bf16_ops = {
@@ -134,6 +185,7 @@ static const struct ddp_hook_ops bf16_ops = {
     .close = compress_close,
     .round = compress_round,
     .state = compress_state,
+    .is_state_own = compress_is_state_own,
     .destroy = compress_destroy,
 };
 
@@ -141,10 +193,12 @@ ddp_status ddp_hook_compress_create(struct ddp_mem *mem, enum ddp_dtype dtype,
                                     struct ddp_hook *inner, struct ddp_hook **out)
 {
     struct compress_hook *self = NULL;
+    bool is_plain = false;
     ddp_status status = dtype == DDP_DTYPE_F16 || dtype == DDP_DTYPE_BF16 ? DDP_OK : DDP_E_INVALID;
 
     *out = NULL;
     if (status == DDP_OK && inner == NULL) {
+        is_plain = true;
         status = ddp_hook_allreduce_create(mem, &inner);
     }
     if (status == DDP_OK) {
@@ -159,6 +213,7 @@ ddp_status ddp_hook_compress_create(struct ddp_mem *mem, enum ddp_dtype dtype,
     self->mem = mem;
     self->inner = inner;
     self->dtype = dtype;
+    self->is_plain = is_plain;
     *out = &self->base;
     return DDP_OK;
 }

@@ -420,6 +420,12 @@ static const struct ddp_param *powersgd_state(struct ddp_hook *hook, size_t *out
     return self->state;
 }
 
+/* State: iteration, then an error and a Q of each bucket. Q comes of sums, and is everybody's. */
+static bool powersgd_is_state_own(const struct ddp_hook *hook, size_t index)
+{
+    return ((const struct powersgd_hook *)hook)->config.is_error_kept && index % 2 == 1;
+}
+
 static void powersgd_destroy(struct ddp_hook *hook)
 {
     ddp_mem_free(self_of(hook)->mem, hook);
@@ -432,6 +438,7 @@ static const struct ddp_hook_ops powersgd_ops = {
     .close = powersgd_close,
     .round = powersgd_round,
     .state = powersgd_state,
+    .is_state_own = powersgd_is_state_own,
     .destroy = powersgd_destroy,
 };
 

@@ -76,7 +76,9 @@ uint32_t ddp_coll_output_blocks(enum ddp_coll_kind kind, uint32_t member_count, 
     X(DDP_ROLE_BATCH_NORM, "batch_norm")         \
     X(DDP_ROLE_FOUND_INF, "found_inf")           \
     X(DDP_ROLE_STATE, "state")                   \
-    X(DDP_ROLE_AVERAGE, "average")
+    X(DDP_ROLE_AVERAGE, "average")               \
+    X(DDP_ROLE_HOOK_STATE, "hook_state")         \
+    X(DDP_ROLE_DRIFT, "drift")
 enum ddp_coll_role {
 #define X(id, name) id,
     DDP_ROLE_TABLE(X)

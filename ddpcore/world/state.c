@@ -6,6 +6,7 @@
 
 #include "ddpcore/base/text.h"
 #include "ddpcore/checkpoint/safetensors.h"
+#include "ddpcore/world/state_hook.h"
 
 #define STEPS_KEY "steps_done"
 #define EPOCH_KEY "sampler_epoch"
@@ -61,20 +62,25 @@ ddp_status ddp_world_save(struct ddp_world *world, const char *path,
 {
     struct ddp_mem *mem = world->env.mem;
     struct ddp_state_dict dict;
+    const size_t size_bytes = bytes_of(state);
+    const size_t hook_bytes = ddp_world_hook_bytes(world, state->ddp);
     char *block = NULL;
     ddp_status status;
 
     if (world->where.rank != 0) {
-        return DDP_OK;
+        return ddp_world_hook_fill(world, state->ddp, NULL, NULL);
     }
     ddp_state_dict_init(&dict, mem);
-    block = ddp_mem_array(mem, bytes_of(state), 1);
+    block = ddp_mem_array(mem, size_bytes + hook_bytes, 1);
     if (block == NULL) {
-        status =
-            ddp_err_set(err, DDP_E_NOMEM, "%s: no memory for %zu bytes", path, bytes_of(state));
+        status = ddp_err_set(err, DDP_E_NOMEM, "%s: no memory for %zu bytes", path,
+                             size_bytes + hook_bytes);
         goto out;
     }
-    status = fill(&world->transfer, state, block, &dict);
+    status = ddp_world_hook_fill(world, state->ddp, block + size_bytes, &dict);
+    if (status == DDP_OK) {
+        status = fill(&world->transfer, state, block, &dict);
+    }
     if (status == DDP_OK) {
         status = ddp_safetensors_save(&world->env, path, &dict, err);
     }
@@ -135,20 +141,44 @@ static ddp_status read_numbers(const struct ddp_state_dict *dict, struct ddp_wor
     return DDP_OK;
 }
 
+/* The names of the model's tensors, and behind them those of its hook's. hook_names: [the latter].
+ */
+static ddp_status resolve_all(struct ddp_state_dict *dict, const struct ddp_world_state *state,
+                              struct ddp_text *hook_names, struct ddp_mem *mem, struct ddp_err *err)
+{
+    const size_t hook_count = ddp_world_hook_count(state->ddp);
+    const size_t count = state->tensor_count + hook_count;
+    const char **names = ddp_mem_array(mem, count, sizeof(*names));
+    ddp_status status = names == NULL ? DDP_E_NOMEM : DDP_OK;
+
+    for (size_t i = 0; status == DDP_OK && i < state->tensor_count; i++) {
+        names[i] = state->tensors[i].name;
+    }
+    for (size_t i = 0; status == DDP_OK && i < hook_count; i++) {
+        status = ddp_world_hook_name(state->ddp, i, mem, &hook_names[i]);
+        names[state->tensor_count + i] = ddp_text_str(&hook_names[i]);
+    }
+    if (status == DDP_OK) {
+        status = ddp_state_dict_resolve(dict, names, count, DDP_PREFIX_POLICY_AUTO, err);
+    }
+    ddp_mem_free(mem, names);
+    return status;
+}
+
 static ddp_status resolve(struct ddp_state_dict *dict, const struct ddp_world_state *state,
                           struct ddp_mem *mem, struct ddp_err *err)
 {
-    const char **names = ddp_mem_array(mem, state->tensor_count, sizeof(*names));
-    ddp_status status;
+    const size_t hook_count = ddp_world_hook_count(state->ddp);
+    struct ddp_text *hook_names = ddp_mem_array(mem, hook_count + 1, sizeof(*hook_names));
+    ddp_status status = DDP_E_NOMEM;
 
-    if (names == NULL) {
-        return DDP_E_NOMEM;
+    if (hook_names != NULL) {
+        status = resolve_all(dict, state, hook_names, mem, err);
     }
-    for (size_t i = 0; i < state->tensor_count; i++) {
-        names[i] = state->tensors[i].name;
+    for (size_t i = 0; hook_names != NULL && i < hook_count; i++) {
+        ddp_text_fini(&hook_names[i]);
     }
-    status = ddp_state_dict_resolve(dict, names, state->tensor_count, DDP_PREFIX_POLICY_AUTO, err);
-    ddp_mem_free(mem, names);
+    ddp_mem_free(mem, hook_names);
     return status;
 }
 
@@ -170,6 +200,9 @@ ddp_status ddp_world_load(struct ddp_world *world, const char *path, struct ddp_
         status = check_entries(&dict, state, mem, err);
     }
     if (status == DDP_OK) {
+        status = ddp_world_hook_check(world, state->ddp, &dict, err);
+    }
+    if (status == DDP_OK) {
         status = read_numbers(&dict, &numbers, err);
     }
     if (status != DDP_OK) {
@@ -181,6 +214,9 @@ ddp_status ddp_world_load(struct ddp_world *world, const char *path, struct ddp_
 
         status = ddp_transfer_to_device(&world->transfer, state->tensors[i].data, entry->data,
                                         entry->size_bytes);
+    }
+    if (status == DDP_OK) {
+        status = ddp_world_hook_take(world, state->ddp, &dict);
     }
     if (status == DDP_OK) {
         state->steps_done = numbers.steps_done;

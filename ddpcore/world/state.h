@@ -4,6 +4,7 @@
 #define DDPCORE_WORLD_STATE_H
 
 #include "ddpcore/base/param.h"
+#include "ddpcore/ddp/ddp.h"
 #include "ddpcore/ddp/sampler.h"
 #include "ddpcore/world/world.h"
 
@@ -18,11 +19,15 @@ struct ddp_world_state {
     size_t tensor_count;
     uint64_t steps_done;
     struct ddp_sampler_state samples; /* ddp_loader_state; zeros: the first epoch from its head */
+    /* The wrapped model, whose communication hook's state (hook.h) goes along as "hook.<name>", of
+     * each rank what is its own; NULL: without. */
+    struct ddp *ddp;
 };
 
 /* Atomically, as ddp_safetensors_save. Other ranks than 0 return OK at once: that the file is there
- * they know after the next collective. Errors: those of ddp_safetensors_save and of copies from the
- * device. */
+ * they know after the next collective. With ddp all ranks call, between steps: a hook may keep
+ * something of each rank's own, which is gathered. Errors: those of ddp_safetensors_save and of
+ * copies from the device. */
 DDP_MUST_USE ddp_status ddp_world_save(struct ddp_world *world, const char *path,
                                        const struct ddp_world_state *state, struct ddp_err *err);
 /* Fills the tensors, steps_done and samples; nothing is written unless all of the file fits.

@@ -113,10 +113,12 @@ struct harness_local {
 
 /* The hook powersgd: what ranks keep. NULL without it. */
 struct harness_powersgd {
-    float *error;                 /* [world] blocks of `buckets`: what was left out so far */
-    float *q;                     /* [world][q_count] */
-    bool *is_unknown;             /* [world][bucket_max] they are not what the rank has */
-    float *saved_error, *saved_q; /* rank 0's, of the snapshot */
+    float *error;     /* [world] blocks of `buckets`: what was left out so far */
+    float *q;         /* [world][q_count] */
+    bool *is_unknown; /* [world][bucket_max] they are not what the rank has */
+    /* Of the last checkpoint, and of the snapshot: for each bucket, the error of all ranks, one
+     * after the other, as rank 0 got them; and rank 0's Q. */
+    float *gathered, *saved_error, *saved_q;
     size_t q_count, bucket_max;
 };
 

@@ -85,8 +85,10 @@ DDP_MUST_USE ddp_status harness_emulation_bound(struct harness_emulation *emulat
 DDP_MUST_USE ddp_status harness_scaler_create(struct harness_emulation *emulation);
 DDP_MUST_USE ddp_status harness_scaler_step(struct harness_emulation *emulation, uint32_t step);
 
-/* powersgd_state.c: room for what ranks keep; and rank 0's, as a checkpoint holds it now. */
+/* powersgd_state.c: room for what ranks keep; what they send of it for a checkpoint behind the
+ * step, if one is due; and what that holds. */
 DDP_MUST_USE ddp_status harness_powersgd_create(struct harness_emulation *emulation);
+DDP_MUST_USE ddp_status harness_powersgd_gather(struct harness_emulation *emulation, uint32_t step);
 void harness_powersgd_snapshot(struct harness_emulation *emulation);
 
 /* --- camp.c ----------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* Purpose: what the hook powersgd keeps from pass to pass, of each rank; and of rank 0 as a
- * checkpoint holds it. */
+/* Purpose: what the hook powersgd keeps from pass to pass, of each rank; and what a checkpoint
+ * holds of it: the errors of all ranks, which rank 0 gathers, and rank 0's Q. */
 #include <stdio.h>
 #include <string.h>
 
@@ -53,9 +53,95 @@ ddp_status harness_powersgd_create(struct harness_emulation *e)
     state->error = harness_emulation_alloc(e, e->world, bucket_bytes);
     state->q = harness_emulation_alloc(e, e->world * state->q_count + 1, sizeof(*state->q));
     state->is_unknown = harness_emulation_alloc(e, e->world * state->bucket_max, sizeof(bool));
-    state->saved_error = harness_emulation_alloc(e, 1, bucket_bytes);
+    state->gathered = harness_emulation_alloc(e, e->world, bucket_bytes);
+    state->saved_error = harness_emulation_alloc(e, e->world, bucket_bytes);
     state->saved_q = harness_emulation_alloc(e, state->q_count + 1, sizeof(*state->q));
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
+}
+
+/* All ranks' error of a bucket, in a block of such. */
+static struct harness_tensor errors_at(const struct harness_emulation *e,
+                                       const struct harness_layout *buckets, float *block,
+                                       size_t bucket)
+{
+    struct harness_tensor out = harness_layout_at(buckets, block, 0, bucket);
+
+    out.data = (char *)block + e->world * (size_t)((char *)out.data - (char *)block);
+    out.elem_count *= e->world;
+    out.size_bytes *= e->world;
+    return out;
+}
+
+/* What each rank sends, into its place in `gathered`; whether all of it is known. */
+static ddp_status send_errors(struct harness_emulation *e, const struct harness_round *round,
+                              bool *out_is_known)
+{
+    const size_t bucket = (size_t)round->bucket;
+    char *place = errors_at(e, &e->buckets, e->powersgd.gathered, bucket).data;
+
+    *out_is_known = true;
+    for (uint32_t r = 0; r < e->world; r++) {
+        const struct harness_tensor own =
+            harness_layout_at(&e->buckets, e->powersgd.error, r, bucket);
+        const struct harness_tensor sent = {own.dtype, own.elem_count, own.size_bytes,
+                                            place + r * own.size_bytes};
+        bool is_known = !e->powersgd.is_unknown[r * e->powersgd.bucket_max + bucket];
+
+        memcpy(sent.data, own.data, own.size_bytes);
+        DDP_TRY(harness_round_rebase(e, round, r, DDP_EVENT_COLL_POST, &sent, &is_known));
+        *out_is_known = *out_is_known && is_known;
+    }
+    return DDP_OK;
+}
+
+/* Each rank gets the same; what rank 0 got is what its checkpoint holds. */
+static ddp_status get_errors(struct harness_emulation *e, const struct harness_round *round,
+                             bool is_sent, void *got)
+{
+    const struct harness_tensor all =
+        errors_at(e, &e->buckets, e->powersgd.gathered, (size_t)round->bucket);
+    const struct harness_tensor own = {all.dtype, all.elem_count, all.size_bytes, got};
+
+    for (uint32_t r = e->world; r-- > 0;) {
+        bool is_known = is_sent;
+
+        memcpy(got, all.data, all.size_bytes);
+        DDP_TRY(harness_round_rebase(e, round, r, DDP_EVENT_COLL_DONE, &own, &is_known));
+    }
+    memcpy(all.data, got, all.size_bytes);
+    return DDP_OK;
+}
+
+ddp_status harness_powersgd_gather(struct harness_emulation *e, uint32_t step)
+{
+    void *got = NULL;
+    ddp_status status = DDP_OK;
+
+    if (!harness_program_is_hook_gathered(&e->input->plan->job, (uint64_t)step + 1)) {
+        return DDP_OK;
+    }
+    got = ddp_mem_array(e->mem, e->world * e->buckets.size_bytes + 1, 1);
+    if (got == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (size_t b = 0; status == DDP_OK && b < e->buckets.count; b++) {
+        const struct harness_hook_round planned = {DDP_COLL_ALL_GATHER, DDP_DTYPE_F32,
+                                                   e->buckets.items[b].elem_count};
+        struct harness_round round =
+            harness_lossy_round(e, step, b, 0, &planned, "the error that it keeps");
+        bool is_sent;
+
+        round.role = DDP_ROLE_HOOK_STATE;
+        round.index = (uint32_t)(1 + 2 * b);
+        status = send_errors(e, &round, &is_sent);
+        harness_compare_close(e, HARNESS_STAGE_INPUT, step);
+        if (status == DDP_OK) {
+            status = get_errors(e, &round, is_sent, got);
+        }
+        harness_compare_close(e, HARNESS_STAGE_OUTPUT, step);
+    }
+    ddp_mem_free(e->mem, got);
+    return status;
 }
 
 void harness_powersgd_snapshot(struct harness_emulation *e)
@@ -63,7 +149,7 @@ void harness_powersgd_snapshot(struct harness_emulation *e)
     struct harness_powersgd *state = &e->powersgd;
 
     if (state->error != NULL) {
-        memcpy(state->saved_error, state->error, e->buckets.size_bytes);
+        memcpy(state->saved_error, state->gathered, e->world * e->buckets.size_bytes);
         memcpy(state->saved_q, state->q, state->q_count * sizeof(*state->q));
     }
 }
@@ -99,7 +185,9 @@ void harness_emulation_hook_state(const struct harness_emulation *e, size_t i, c
     }
     (void)snprintf(key, key_bytes, "hook.powersgd.%s.%zu", i % 2 == 1 ? "error" : "q", bucket);
     if (i % 2 == 1) {
-        *out = harness_layout_at(&buckets->buckets, e->powersgd.saved_error, 0, bucket);
+        *out = e->input->plan->job.powersgd_error_feedback
+                   ? errors_at(e, &buckets->buckets, e->powersgd.saved_error, bucket)
+                   : harness_layout_at(&buckets->buckets, e->powersgd.saved_error, 0, bucket);
         return;
     }
     count = harness_powersgd_q_count(e, &buckets->assigned[bucket]);

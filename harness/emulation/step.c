@@ -137,6 +137,7 @@ static ddp_status finish(struct harness_emulation *e, uint32_t step)
     DDP_TRY(harness_emulation_update(e, step));
     DDP_TRY(harness_local_average(e, step));
     DDP_TRY(harness_rebase_states(e, step));
+    DDP_TRY(harness_powersgd_gather(e, step));
     if (e->is_judging) { /* by the hashes of what was recorded */
         harness_camps_rejoin(e);
     }

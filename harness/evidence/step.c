@@ -119,10 +119,40 @@ static struct amount each_phase(const struct place *place, size_t subject)
     return (struct amount){least, SIZE_MAX};
 }
 
+/* What ranks gather for the checkpoint behind the step has all come, if they do. */
+static bool is_gathered(const struct place *place)
+{
+    const struct harness_emulation *e = place->e;
+    size_t missing = harness_program_is_hook_gathered(&e->input->plan->job, place->step + 1u)
+                         ? harness_program_buckets(e->input->program, (int32_t)place->step)->count
+                         : 0;
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_in_step(&e->index, place->rank, DDP_EVENT_COLL_POST, place->step, &count);
+
+    for (size_t i = 0; i < count && missing > 0; i++) {
+        const struct harness_trace_event *done = harness_index_with_seq(
+            &e->index, place->rank, DDP_EVENT_COLL_DONE, list[i]->entry.arg[0]);
+
+        missing -= ddp_event_op_unpack(list[i]->entry.arg[1]).role == DDP_ROLE_HOOK_STATE &&
+                   done != NULL && harness_index_status(done->entry.arg[3]) == DDP_OK;
+    }
+    return missing == 0;
+}
+
 static struct amount each_save(const struct place *place, size_t subject)
 {
     uint32_t every = place->e->input->plan->job.checkpoint_every;
     bool is_due = every > 0 && (place->step + 1) % every == 0 && place->rank == 0;
+
+    (void)subject;
+    return (struct amount){is_due && is_gathered(place) ? 1 : 0, is_due ? 1 : 0};
+}
+
+static struct amount each_drift(const struct place *place, size_t subject)
+{
+    const uint32_t every = place->e->input->plan->job.drift_every;
+    const bool is_due = every > 0 && (place->step + 1) % every == 0;
 
     (void)subject;
     return (struct amount){is_due ? 1 : 0, is_due ? 1 : 0};
@@ -146,6 +176,7 @@ static const struct row {
     {DDP_EVENT_GRAD_FINAL, HARNESS_ORACLE_REDUCTION, ABOUT_PARAM, -1, once},
     {DDP_EVENT_PARAM_UPDATED, HARNESS_ORACLE_UPDATE, ABOUT_PARAM, 1, once},
     {DDP_EVENT_OPTIMIZER_STATE, HARNESS_ORACLE_UPDATE, ABOUT_SLOT, 1, once},
+    {DDP_EVENT_DRIFT, HARNESS_ORACLE_DRIFT, ABOUT_NOTHING, -1, each_drift},
     {DDP_EVENT_BUFFER_SYNCED, HARNESS_ORACLE_REPLICAS, ABOUT_BUFFER, 1, each_buffer},
     {DDP_EVENT_CHECKPOINT_SAVED, HARNESS_ORACLE_CHECKPOINT, ABOUT_NOTHING, 1, each_save},
 };

@@ -159,6 +159,12 @@ bool harness_program_is_averaged(const struct harness_job *job, int64_t step)
            (step - (int64_t)job->local_sgd_start) % (int64_t)job->local_sgd_period == 0;
 }
 
+bool harness_program_is_hook_gathered(const struct harness_job *job, uint64_t steps_done)
+{
+    return job->hook == HARNESS_HOOK_POWERSGD && job->powersgd_error_feedback &&
+           job->checkpoint_every != 0 && steps_done % job->checkpoint_every == 0;
+}
+
 size_t harness_program_bucket_max(const struct harness_program *program)
 {
     return program->first.count > program->rebuilt.count ? program->first.count

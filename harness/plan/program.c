@@ -316,10 +316,12 @@ static ddp_status emit_steps(struct harness_emitter *emitter, uint64_t passes)
             DDP_TRY(emit_posts(emitter));
             DDP_TRY(emit_found(emitter));
             DDP_TRY(emit_averages(emitter));
+            DDP_TRY(harness_emit_drift(emitter, steps_done));
         }
         /* Under join nothing mirrors a barrier for the ranks whose data has ended. */
         if (micro + 1 == job->micro_batches && job->checkpoint_every != 0 && !job->join.is_set &&
             steps_done % job->checkpoint_every == 0) {
+            DDP_TRY(harness_emit_hook_state(emitter, steps_done));
             DDP_TRY(emit_barrier(emitter, DDP_PHASE_CHECKPOINT));
         }
         if (micro + 1 == job->micro_batches) {

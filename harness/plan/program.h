@@ -92,6 +92,8 @@ enum ddp_dtype harness_program_wire(const struct harness_job *job, enum ddp_dtyp
 /* Post-local SGD: no gradient is reduced in this step; parameters are averaged behind it. */
 bool harness_program_is_local(const struct harness_job *job, int64_t step);
 bool harness_program_is_averaged(const struct harness_job *job, int64_t step);
+/* A checkpoint is due behind so many steps, for which ranks gather what the hook keeps of each. */
+bool harness_program_is_hook_gathered(const struct harness_job *job, uint64_t steps_done);
 /* The most buckets that a step has. */
 size_t harness_program_bucket_max(const struct harness_program *program);
 /* The step in force where an operation is planned; past the end, the last one's. */

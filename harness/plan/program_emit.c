@@ -169,3 +169,31 @@ ddp_status harness_emit_backward(struct harness_emitter *emitter, bool is_synced
     }
     return emit_later_rounds(emitter, buckets);
 }
+
+/* Number 0 of the hook's state is how often it ran; then come an error and a Q of each bucket. */
+ddp_status harness_emit_hook_state(struct harness_emitter *emitter, uint64_t steps_done)
+{
+    const struct harness_buckets *buckets =
+        harness_program_buckets(emitter->program, emitter->step);
+
+    for (size_t b = 0;
+         harness_program_is_hook_gathered(emitter->job, steps_done) && b < buckets->count; b++) {
+        struct harness_op op =
+            harness_emit_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_F32, buckets->items[b].elem_count);
+
+        op.index = (uint32_t)(1 + 2 * b);
+        DDP_TRY(harness_emit(emitter, DDP_PHASE_CHECKPOINT, DDP_ROLE_HOOK_STATE, &op));
+    }
+    return DDP_OK;
+}
+
+ddp_status harness_emit_drift(struct harness_emitter *emitter, uint64_t steps_done)
+{
+    const uint32_t every = emitter->job->drift_every;
+    const struct harness_op op = harness_emit_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_U8,
+                                                 emitter->program->param_count * sizeof(uint64_t));
+
+    return every == 0 || steps_done % every != 0
+               ? DDP_OK
+               : harness_emit(emitter, DDP_PHASE_OPTIMIZER, DDP_ROLE_DRIFT, &op);
+}

@@ -28,6 +28,11 @@ struct harness_op harness_emit_op(enum ddp_coll_kind kind, enum ddp_dtype dtype,
                                   uint64_t elem_count);
 /* What a forward pass exchanges of the statistics of BatchNorms (job.sync_batchnorm). */
 DDP_MUST_USE ddp_status harness_emit_statistics(struct harness_emitter *emitter);
+/* What a checkpoint behind so many steps holds of all ranks: PowerSGD's errors. */
+DDP_MUST_USE ddp_status harness_emit_hook_state(struct harness_emitter *emitter,
+                                                uint64_t steps_done);
+/* The look at whether ranks hold the same parameters, if it is due: a hash of each. */
+DDP_MUST_USE ddp_status harness_emit_drift(struct harness_emitter *emitter, uint64_t steps_done);
 /* What a backward pass reduces. is_synced: buckets too. */
 DDP_MUST_USE ddp_status harness_emit_backward(struct harness_emitter *emitter, bool is_synced);
 

@@ -111,6 +111,7 @@ static ddp_status stage_take(struct stage *stage, size_t size_bytes, const void 
 }
 
 static ddp_status build_dict(struct harness_session *session, struct stage *stage,
+                             const struct harness_hook_gathered *gathered,
                              struct ddp_state_dict *dict)
 {
     const struct harness_job *job = &session->plan->job;
@@ -140,7 +141,7 @@ static ddp_status build_dict(struct harness_session *session, struct stage *stag
         DDP_TRY(add_step_count(dict, &session->params[i],
                                ref_optimizer_step_count(session->optimizer, i)));
     }
-    DDP_TRY(harness_session_save_hook(session, dict));
+    DDP_TRY(harness_session_save_hook(session, gathered, dict));
     DDP_TRY(set_meta_u64(dict, "steps_done", session->steps_done));
     DDP_TRY(harness_session_put_position(session, dict));
     DDP_TRY(harness_session_save_scale(session, dict));
@@ -151,7 +152,8 @@ static ddp_status build_dict(struct harness_session *session, struct stage *stag
         dict, "optimizer", harness_names_of(HARNESS_NAMES_OPTIMIZERS, (int)job->optimizer.kind));
 }
 
-static ddp_status write_checkpoint(struct harness_session *session)
+static ddp_status write_checkpoint(struct harness_session *session,
+                                   const struct harness_hook_gathered *gathered)
 {
     struct ddp_state_dict dict;
     struct stage stage = {.block = NULL};
@@ -163,7 +165,7 @@ static ddp_status write_checkpoint(struct harness_session *session)
         status = stage_init(&stage, session);
     }
     if (status == DDP_OK) {
-        status = build_dict(session, &stage, &dict);
+        status = build_dict(session, &stage, gathered, &dict);
     }
     if (status == DDP_OK) {
         status = ddp_safetensors_save(session->env, ddp_text_str(&path), &dict, session->err);
@@ -176,13 +178,18 @@ static ddp_status write_checkpoint(struct harness_session *session)
 
 ddp_status harness_session_save(struct harness_session *session)
 {
+    struct harness_hook_gathered gathered;
+    ddp_status status;
     bool is_skipped;
 
     harness_session_phase(session, DDP_PHASE_CHECKPOINT);
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_CHECKPOINT_KEY, &is_skipped));
-    if (session->env->rank == 0 && !is_skipped) {
-        DDP_TRY(write_checkpoint(session));
+    status = harness_session_gather_hook(session, &gathered);
+    if (status == DDP_OK && session->env->rank == 0 && !is_skipped) {
+        status = write_checkpoint(session, &gathered);
     }
+    harness_session_drop_gathered(session, &gathered);
+    DDP_TRY(status);
     /* Under join ranks whose data has ended would not pass it: they mirror DDP, not the script. */
     return session->plan->job.join.is_set ? DDP_OK : ddp_group_barrier(&session->group);
 }

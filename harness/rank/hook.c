@@ -1,5 +1,6 @@
 /* The job's communication hook, from the core's; and what its trainer does about it: state in
  * checkpoints, and averages of parameters. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "ddpcore/checkpoint/safetensors.h"
@@ -55,45 +56,131 @@ static ddp_status name_of(const struct harness_session *session, const struct dd
     return out->is_failed ? DDP_E_NOMEM : DDP_OK;
 }
 
-/* Hooks that keep something work in the host's memory (ddpcore/hook/hooks.h). */
-ddp_status harness_session_save_hook(struct harness_session *session, struct ddp_state_dict *dict)
+static size_t ranks_of(const struct harness_session *session)
+{
+    return session->plan->job.ranks;
+}
+
+/* Where each tensor is gathered: a copy of the rank's own, then all ranks'. */
+static size_t lay_out_gathered(struct harness_session *session, const struct ddp_param *state,
+                               size_t count, struct harness_hook_gathered *out)
+{
+    size_t size_bytes = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const size_t own_bytes = ddp_param_size_bytes(&state[i]);
+        const bool is_own = ddp_hook_state_is_own(session->ddp, i);
+
+        out->offset_bytes[i] = is_own ? size_bytes + own_bytes : SIZE_MAX;
+        size_bytes += is_own ? (ranks_of(session) + 1) * own_bytes : 0;
+    }
+    return size_bytes;
+}
+
+ddp_status harness_session_gather_hook(struct harness_session *session,
+                                       struct harness_hook_gathered *out)
+{
+    struct ddp_device *device = session->device;
+    size_t count = 0;
+    const struct ddp_param *state = ddp_hook_state(session->ddp, &count);
+    size_t size_bytes;
+    void *block;
+
+    *out = (struct harness_hook_gathered){NULL, NULL};
+    if (count == 0) {
+        return DDP_OK;
+    }
+    out->offset_bytes = ddp_mem_array(session->env->mem, count, sizeof(*out->offset_bytes));
+    if (out->offset_bytes == NULL) {
+        return DDP_E_NOMEM;
+    }
+    size_bytes = lay_out_gathered(session, state, count, out);
+    if (size_bytes == 0) {
+        return DDP_OK;
+    }
+    DDP_TRY(device->ops->alloc(device, size_bytes, DDP_SPACE_DEVICE, &block));
+    out->block = block;
+    for (size_t i = 0; i < count; i++) {
+        if (out->offset_bytes[i] != SIZE_MAX) {
+            DDP_TRY(ddp_hook_state_gather(session->ddp, i,
+                                          out->block + out->offset_bytes[i] -
+                                              ddp_param_size_bytes(&state[i])));
+        }
+    }
+    return DDP_OK;
+}
+
+void harness_session_drop_gathered(struct harness_session *session,
+                                   struct harness_hook_gathered *gathered)
+{
+    if (gathered->block != NULL) {
+        session->device->ops->free(session->device, DDP_SPACE_DEVICE, gathered->block);
+    }
+    ddp_mem_free(session->env->mem, gathered->offset_bytes);
+}
+
+/* Hooks that keep something work in the host's memory (ddpcore/hook/hooks.h). A tensor that differs
+ * from rank to rank has a row for each rank. */
+ddp_status harness_session_save_hook(struct harness_session *session,
+                                     const struct harness_hook_gathered *gathered,
+                                     struct ddp_state_dict *dict)
 {
     size_t count = 0;
     const struct ddp_param *state = ddp_hook_state(session->ddp, &count);
     ddp_status status = DDP_OK;
 
     for (size_t i = 0; status == DDP_OK && i < count; i++) {
-        const uint64_t shape[1] = {state[i].elem_count};
+        const bool is_own = gathered->offset_bytes[i] != SIZE_MAX;
+        const uint64_t rows[2] = {ranks_of(session), state[i].elem_count};
         struct ddp_text name;
 
         status = name_of(session, &state[i], &name);
         if (status == DDP_OK) {
-            status = ddp_state_dict_add(dict, ddp_text_str(&name), state[i].dtype, 1, shape,
-                                        state[i].data);
+            status = ddp_state_dict_add(
+                dict, ddp_text_str(&name), state[i].dtype, is_own ? 2 : 1, is_own ? rows : rows + 1,
+                is_own ? gathered->block + gathered->offset_bytes[i] : state[i].data);
         }
         ddp_text_fini(&name);
     }
     return status;
 }
 
-static ddp_status load_tensor(const struct harness_session *session,
-                              const struct ddp_state_dict *file, const struct ddp_param *tensor)
+static ddp_status check_tensor(const struct harness_session *session,
+                               const struct ddp_tensor_entry *entry, const struct ddp_param *tensor,
+                               bool is_own, const char *name)
 {
-    const uint64_t shape[1] = {tensor->elem_count};
+    const uint64_t rows[2] = {ranks_of(session), tensor->elem_count};
+
+    if (entry == NULL) {
+        return ddp_err_set(session->err, DDP_E_KEYS,
+                           "the checkpoint has no %s, which the job's hook goes on from", name);
+    }
+    if (is_own && entry->ndim == 2 && entry->shape[0] != rows[0]) {
+        return ddp_err_set(session->err, DDP_E_SHAPE,
+                           "the checkpoint has %s of %" PRIu64 " ranks, this job has %" PRIu64
+                           ": each rank goes on from its own",
+                           name, entry->shape[0], rows[0]);
+    }
+    return ddp_tensor_entry_check(entry, tensor->dtype, is_own ? 2 : 1, is_own ? rows : rows + 1,
+                                  session->env->mem, session->err);
+}
+
+static ddp_status load_tensor(const struct harness_session *session,
+                              const struct ddp_state_dict *file, size_t index,
+                              const struct ddp_param *tensor)
+{
+    const bool is_own = ddp_hook_state_is_own(session->ddp, index);
+    const size_t row = is_own ? session->env->rank : 0;
     const struct ddp_tensor_entry *entry;
     struct ddp_text name;
     ddp_status status = name_of(session, tensor, &name);
 
     if (status == DDP_OK) {
         entry = ddp_state_dict_find(file, ddp_text_str(&name));
-        status = entry == NULL
-                     ? ddp_err_set(session->err, DDP_E_KEYS,
-                                   "the checkpoint has no %s, which the job's hook goes on from",
-                                   ddp_text_str(&name))
-                     : ddp_tensor_entry_check(entry, tensor->dtype, 1, shape, session->env->mem,
-                                              session->err);
+        status = check_tensor(session, entry, tensor, is_own, ddp_text_str(&name));
         if (status == DDP_OK && entry != NULL) {
-            memcpy(tensor->data, entry->data, entry->size_bytes);
+            memcpy(tensor->data, (const char *)entry->data + row * ddp_param_size_bytes(tensor),
+                   ddp_param_size_bytes(tensor));
         }
     }
     ddp_text_fini(&name);
@@ -118,7 +205,7 @@ ddp_status harness_session_load_hook(struct harness_session *session)
             ddp_safetensors_load(session->env->files, ddp_text_str(&path), &file, session->err);
     }
     for (size_t i = 0; status == DDP_OK && i < count; i++) {
-        status = load_tensor(session, &file, &state[i]);
+        status = load_tensor(session, &file, i, &state[i]);
     }
     ddp_text_fini(&path);
     ddp_state_dict_fini(&file);

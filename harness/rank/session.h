@@ -189,7 +189,18 @@ DDP_MUST_USE ddp_status harness_session_open_hook(struct harness_session *sessio
 /* What it keeps, in a checkpoint, as "hook.<name>"; and from there, once the model was wrapped. */
 #define HARNESS_HOOK_PREFIX "hook."
 struct ddp_state_dict;
+/* Its tensors that differ from rank to rank, of all ranks. */
+struct harness_hook_gathered {
+    char *block;          /* of the device; NULL: there are none */
+    size_t *offset_bytes; /* [state tensors] where all ranks' begin; SIZE_MAX: that is the same */
+};
+/* All ranks, or none. out: to be dropped, also after an error. */
+DDP_MUST_USE ddp_status harness_session_gather_hook(struct harness_session *session,
+                                                    struct harness_hook_gathered *out);
+void harness_session_drop_gathered(struct harness_session *session,
+                                   struct harness_hook_gathered *gathered);
 DDP_MUST_USE ddp_status harness_session_save_hook(struct harness_session *session,
+                                                  const struct harness_hook_gathered *gathered,
                                                   struct ddp_state_dict *dict);
 DDP_MUST_USE ddp_status harness_session_load_hook(struct harness_session *session);
 /* Post-local SGD: the parameters' averages over ranks, if they are due behind the step. */

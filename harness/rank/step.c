@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
+#include "ddpcore/ddp/drift.h"
 #include "harness/rank/session.h"
 
 static ddp_status on_layer(void *context, uint32_t layer)
@@ -268,6 +269,25 @@ static ddp_status record_state(struct harness_session *session)
     return DDP_OK;
 }
 
+/* A trainer in production would raise an alarm; this one says what it was told, and goes on. */
+static ddp_status check_drift(struct harness_session *session, uint32_t step)
+{
+    const uint32_t every = session->plan->job.drift_every;
+    struct ddp_drift drift;
+    ddp_status status;
+
+    if (every == 0 || (step + 1) % every != 0) {
+        return DDP_OK;
+    }
+    status = ddp_check_drift(session->ddp, &drift);
+    if (status != DDP_OK && status != DDP_E_MODEL) {
+        return status;
+    }
+    ddp_recorder_event(session->env->recorder, DDP_EVENT_DRIFT, (uint64_t)(int64_t)drift.rank,
+                       drift.rank_count, drift.param, drift.differ_count, 0);
+    return DDP_OK;
+}
+
 /* The model that join left. */
 static ddp_status record_joined(struct harness_session *session)
 {
@@ -308,6 +328,7 @@ static ddp_status run_step(struct harness_session *session, uint32_t step, bool 
     }
     DDP_TRY(harness_session_post(session, step));
     DDP_TRY(run_optimizer(session, step));
+    DDP_TRY(check_drift(session, step));
     DDP_TRY(record_state(session));
     session->steps_done = step + 1;
     if (every > 0 && session->steps_done % every == 0) {

@@ -225,6 +225,12 @@ static ddp_status check_evaluation(const struct harness_reader *reader,
     const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_evaluate_every);
     size_t buffer_count;
 
+    if (job->drift_every > 0 && (job->join.is_set || job->hook == HARNESS_HOOK_LOCAL_SGD)) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_drift_every), reader->err,
+                                 DDP_E_INVALID,
+                                 "under join, or with hook local_sgd, ranks need "
+                                 "not hold the same behind a step");
+    }
     if (job->evaluate_every == 0) {
         return DDP_OK;
     }
@@ -464,6 +470,7 @@ static ddp_status check_on_loss(const struct harness_reader *reader,
     why = job->join.is_set ? "no join" : why;
     why = job->shard_sizes != NULL ? "no shard_sizes" : why;
     why = job->posts.count > 0 ? "no posts" : why;
+    why = job->drift_every > 0 ? "no drift_every" : why;
     return why == NULL
                ? DDP_OK
                : harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_on_loss), reader->err,

@@ -1,3 +1,3 @@
 ddprove_add_unit(NAME world
     SOURCES world/test_world.c world/test_survivors.c
-    LIBS ddp_world)
+    LIBS ddp_world ddp_hook)

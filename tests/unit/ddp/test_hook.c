@@ -211,8 +211,12 @@ static void own_destroy(struct ddp_hook *hook)
     (void)hook;
 }
 
-static const struct ddp_hook_ops own_ops = {"own",     own_identity, own_open,   own_close,
-                                            own_round, NULL,         own_destroy};
+static const struct ddp_hook_ops own_ops = {.name = "own",
+                                            .identity = own_identity,
+                                            .open = own_open,
+                                            .close = own_close,
+                                            .round = own_round,
+                                            .destroy = own_destroy};
 
 static void run_own(struct world_rank *rank)
 {

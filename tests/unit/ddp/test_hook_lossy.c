@@ -266,6 +266,43 @@ CT_TEST(hook_lossy, powersgd_goes_on_from_its_state)
     world_run(&(struct world_config){.world_size = WORLD, .program = run_resumed});
 }
 
+/* A checkpoint that one rank writes holds the errors of all: each has its own. */
+static void run_gathered(struct world_rank *rank)
+{
+    struct ddp_hook *hook = make_powersgd(rank);
+    const struct ddp_param *state;
+    struct model model;
+    size_t count = 0;
+    size_t size_bytes;
+    char *block;
+
+    open_model(&model, rank, hook);
+    for (uint32_t step = 0; step < 4; step++) {
+        step_model(&model, rank->rank, step, 3);
+    }
+    state = ddp_hook_state(model.ddp, &count);
+    CT_REQUIRE(count == 3);
+    CT_CHECK(!ddp_hook_state_is_own(model.ddp, 0) && ddp_hook_state_is_own(model.ddp, 1) &&
+             !ddp_hook_state_is_own(model.ddp, 2));
+    size_bytes = ddp_param_size_bytes(&state[1]);
+    block = ddp_mem_array(rank->env.mem, WORLD + 1, size_bytes);
+    CT_REQUIRE(block != NULL);
+    CT_CHECK_OK(ddp_hook_state_gather(model.ddp, 1, block));
+    CT_CHECK_BYTES(block, state[1].data, size_bytes);
+    CT_CHECK_BYTES(block + (rank->rank + 1) * size_bytes, state[1].data, size_bytes);
+    for (uint32_t r = 1; r < WORLD; r++) {
+        CT_CHECK(memcmp(block + size_bytes, block + (r + 1) * size_bytes, size_bytes) != 0);
+    }
+    ddp_mem_free(rank->env.mem, block);
+    ddp_destroy(model.ddp);
+    ddp_hook_destroy(hook);
+}
+
+CT_TEST(hook_lossy, powersgd_gathers_the_errors_of_all_ranks)
+{
+    world_run(&(struct world_config){.world_size = WORLD, .program = run_gathered});
+}
+
 CT_TEST(hook_lossy, powersgd_refuses_what_pytorch_refuses)
 {
     struct ddp_powersgd_config config;

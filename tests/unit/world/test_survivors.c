@@ -1,5 +1,6 @@
-/* Groups of some ranks, and jobs that go on after ranks have died: real processes, whose store the
- * test hosts, as torchrun's agent does. A rank's process tells by its exit code what went wrong. */
+/* Groups of some ranks, jobs that go on after ranks have died, and state of each rank: real
+ * processes, whose store the test hosts, as torchrun's agent does. A rank's process tells by its
+ * exit code what went wrong. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,6 +10,8 @@
 #include <unistd.h>
 
 #include "ddpcore/ddp/ddp.h"
+#include "ddpcore/hook/hooks.h"
+#include "ddpcore/world/state.h"
 #include "ddpcore/world/subgroup.h"
 #include "tests/ct.h"
 
@@ -350,4 +353,98 @@ CT_TEST(survivors, train_on_after_a_loss)
 CT_TEST(survivors, two_at_once)
 {
     run_plan(&(struct plan){5, 1u << 1 | 1u << 4, AFTER_FIRST_BUCKET, train});
+}
+
+/* --- what a hook keeps of each rank ----------------------------------------------------------- */
+
+enum { ROWS = 12, COLUMNS = 9, MATRIX = ROWS * COLUMNS };
+
+/* A matrix whose gradients PowerSGD squeezes, with error feedback. */
+struct squeezed {
+    struct ddp_param param;
+    struct ddp_hook *hook;
+    struct ddp *ddp;
+    float data[MATRIX], grad[MATRIX];
+};
+
+static ddp_status open_squeezed(struct squeezed *out, struct ddp_world *world)
+{
+    struct ddp_powersgd_config powersgd;
+    struct ddp_config config = {.bucket_cap_bytes = 1024, .first_bucket_cap_bytes = 1024};
+    const struct ddp_model model = {.params = &out->param, .param_count = 1};
+    struct ddp_err err = {{0}};
+
+    memset(out, 0, sizeof(*out));
+    out->param = (struct ddp_param){.name = "weight",
+                                    .data = out->data,
+                                    .grad = out->grad,
+                                    .elem_count = MATRIX,
+                                    .ndim = 2,
+                                    .shape = {ROWS, COLUMNS}};
+    ddp_powersgd_defaults(&powersgd);
+    powersgd.start_iteration = 2;
+    DDP_TRY(ddp_hook_powersgd_create(world->env.mem, &powersgd, &out->hook));
+    config.hook = out->hook;
+    return ddp_create(&world->group, world->device, &model, &config, &out->ddp, &err);
+}
+
+static void close_squeezed(struct squeezed *model)
+{
+    ddp_destroy(model->ddp);
+    ddp_hook_destroy(model->hook);
+}
+
+static ddp_status step_squeezed(struct squeezed *model, uint32_t rank, uint32_t step)
+{
+    DDP_TRY(ddp_forward_begin(model->ddp));
+    DDP_TRY(ddp_backward_begin(model->ddp, NULL));
+    for (size_t i = 0; i < MATRIX; i++) {
+        model->grad[i] = gradient_of(rank, step, i % 5, i * i);
+    }
+    DDP_TRY(ddp_grad_ready(model->ddp, 0));
+    return ddp_backward_end(model->ddp);
+}
+
+/* A second model goes on from the first one's file with the same bits; without the hook's part of
+ * it, or in a job of another size, it is refused. */
+static int resume_squeezed(struct ddp_world *world, const struct plan *plan)
+{
+    const uint32_t rank = world->where.rank;
+    struct squeezed first, second;
+    struct ddp_world_state state = {.tensors = &first.param, .tensor_count = 1, .steps_done = 4};
+    struct ddp_err err = {{0}};
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/tmp/ddprove_test_state.%d", (int)getppid());
+    (void)plan;
+    HOLDS(open_squeezed(&first, world) == DDP_OK);
+    for (uint32_t step = 0; step < 4; step++) {
+        HOLDS(step_squeezed(&first, rank, step) == DDP_OK);
+    }
+    state.ddp = first.ddp;
+    HOLDS(ddp_world_save(world, path, &state, &err) == DDP_OK);
+    HOLDS(ddp_group_barrier(&world->group) == DDP_OK);
+    HOLDS(open_squeezed(&second, world) == DDP_OK);
+    state = (struct ddp_world_state){.tensors = &second.param, .tensor_count = 1};
+    HOLDS(ddp_world_load(world, path, &state, &err) == DDP_E_KEYS);
+    state.ddp = second.ddp;
+    world->where.world_size++;
+    HOLDS(ddp_world_load(world, path, &state, &err) == DDP_E_SHAPE);
+    HOLDS(strstr(err.text, "hook.powersgd.error.0 is of 3 ranks, this job has 4") != NULL);
+    world->where.world_size--;
+    HOLDS(ddp_world_load(world, path, &state, &err) == DDP_OK && state.steps_done == 4);
+    for (uint32_t step = 4; step < STEPS; step++) {
+        HOLDS(step_squeezed(&first, rank, step) == DDP_OK);
+        HOLDS(step_squeezed(&second, rank, step) == DDP_OK);
+        HOLDS(memcmp(first.grad, second.grad, sizeof(first.grad)) == 0);
+    }
+    close_squeezed(&first);
+    close_squeezed(&second);
+    HOLDS(ddp_world_finish(world) == DDP_OK);
+    return rank == 0 ? unlink(path) : 0;
+}
+
+CT_TEST(world, hook_goes_on_from_each_ranks_own_state)
+{
+    run_plan(&(struct plan){3, 0, AFTER_BACKWARD, resume_squeezed});
 }
