@@ -71,6 +71,21 @@ ddp_status ddp_group_revoke(struct ddp_group *group, ddp_status status, uint64_t
     return fail(group, &failure, status);
 }
 
+void ddp_group_pass_on(const struct ddp_group *group)
+{
+    const struct ddp_failure *failure = &group->failure;
+    const bool is_death = failure->status == DDP_E_PEER_DIED;
+    const struct ddp_revocation revocation = {group->env->rank, failure->status, group->step,
+                                              is_death ? (uint64_t)(int64_t)failure->rank
+                                                       : failure->detail};
+    struct ddp_revocation present;
+
+    DDP_ASSERT(failure->status < DDP_OK);
+    if (!group->coll->ops->is_revoked(group->coll, &present)) {
+        group->coll->ops->revoke(group->coll, &revocation);
+    }
+}
+
 static ddp_status fail_revoked(struct ddp_group *group, const struct ddp_revocation *revocation)
 {
     const bool is_death = revocation->status == DDP_E_PEER_DIED;

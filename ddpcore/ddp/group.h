@@ -77,6 +77,10 @@ DDP_MUST_USE ddp_status ddp_group_monitored_barrier(struct ddp_group *group, uin
 /* Tell every member that the group is unusable and why; returns status. failure becomes {status,
  * own rank}, unless the group had failed before. */
 ddp_status ddp_group_revoke(struct ddp_group *group, ddp_status status, uint64_t detail);
+/* Tell every member of the failure that this one has met, unless somebody has revoked the group
+ * already. For whoever leaves a group that has failed: a member that ends by an error of its own,
+ * and tells nobody, is noticed by those alone that wait for its messages. */
+void ddp_group_pass_on(const struct ddp_group *group);
 
 #ifdef __cplusplus
 }
