@@ -459,6 +459,8 @@ static ddp_status check_on_loss(const struct harness_reader *reader,
     why = job->join.is_set ? "no join" : why;
     why = job->shard_sizes != NULL ? "no shard_sizes" : why;
     why = job->posts.count > 0 ? "no posts" : why;
+    /* Those are left in the middle of a step: updated by themselves, and not averaged. */
+    why = job->hook == HARNESS_HOOK_LOCAL_SGD ? "a hook other than local_sgd" : why;
     return why == NULL
                ? DDP_OK
                : harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_on_loss), reader->err,
