@@ -136,8 +136,8 @@ static void check_astray(const struct harness_emulation *e, uint32_t rank, struc
         seen != NULL && seen->arg[0] == rank && harness_index_status(seen->arg[1]) == DDP_E_MESSAGE;
     const uint64_t *arg = astray != NULL ? astray->arg : NULL;
 
-    if (is_own && (astray_count != 1 || arg[0] != seen->arg[3] || arg[1] >= e->world ||
-                   arg[1] == rank || arg[2] == arg[3])) {
+    if (is_own && (astray_count != 1 || arg == NULL || arg[0] != seen->arg[3] ||
+                   arg[1] >= e->world || arg[1] == rank || arg[2] == arg[3])) {
         harness_gap_set(out,
                         "rank %u ended by a message that did not come in turn, and does not "
                         "say which",

@@ -189,6 +189,7 @@ static bool is_other_option(const struct harness_paths *paths, uint32_t rank,
     const struct harness_trace_event *const *list =
         harness_index_list(&paths->index, rank, DDP_EVENT_DDP_CONFIG, &count);
 
+    DDP_ASSERT(option < DDP_OPTION_COUNT);
     return count > 0 && (list[0]->entry.arg[2] >> option & 1) != (uint64_t)is_planned;
 }
 
@@ -200,6 +201,7 @@ bool harness_value_is_forbidden_so(const struct harness_paths *paths,
     const uint32_t count = harness_rank_set_count(&a->culprits);
     bool is_off = count > 0;
 
+    DDP_ASSERT(a != b);
     if (a->oracle != HARNESS_ORACLE_MODEL || b->verdict != HARNESS_VERDICT_USAGE_UNUSED_PARAMETER ||
         !paths->plan->job.find_unused_parameters || paths->plan->job.static_graph) {
         return false;
