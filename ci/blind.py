@@ -2,9 +2,10 @@
 """Faults drawn by somebody who knows nothing of the judge, nor of the planner: any action at any point of any job that lint takes.
 All that is known is which rank was hit. So whoever is named must be that rank, and nobody else; or nothing was found, which is
 listed by point and action, since a fault may do nothing (a zero made zero) or may be one that nobody looks for.
-With --faults 2 nobody but the two may be named. What `ddprove campaign` asks is more (verdict, step, operation), but its
+With --faults 2 (other ranks, or other steps of one) nobody but the two may be named; where one of them is not, that is counted.
+--driver proc adds what real processes have: sockets. --opaque FILE draws a plug-in of that kind as the collective, too. What `ddprove campaign` asks is more (verdict, step, operation), but its
 expectations are worked out by the same code base.
-Usage: blind.py DDPROVE OUT [--seed N] [--cases N] [--faults N] [-j N]
+Usage: blind.py DDPROVE OUT [--seed N] [--cases N] [--faults N] [--driver sim|proc] [--opaque FILE] [-j N]
 Exit: 0 nobody else was named, 1 somebody was, or ddprove failed; each such case is listed with its file."""
 import argparse
 import collections
@@ -22,13 +23,36 @@ DATA = [{"corrupt": kind} for kind in ("zero", "double", "half")]
 ONE_SIDED = [key for action in PROCESS for key in action]
 ARGS = [{"arg": "count", "value": 3}, {"arg": "redop", "value": "max"}, {"arg": "dtype", "value": "u8"}, {"arg": "root", "value": 1},
         {"arg": "kind", "value": "broadcast"}]
+SAID = ("right", "not all named", "nothing found", "never fired")
 # Points that no job in the simulator comes to, or whose faults need more than an action.
 NOT_HERE = {"launch/spawn", "rendezvous/connect", "probe/sum", "collective/launch", "device/alloc", "device/event_wait",
             "nccl/async_error", "checkpoint/load", "data/resume", "data/worker"}
 WITHOUT_STEP = {"comm/init", "data/sampler", "model/build", "ddp/config", "model/buffers", "trainer/config", "teardown/destroy"}
 
 
-def draw_job(r):
+def draw_keys(r, job, options):
+    """Keys that go with those that a job has already."""
+    if job.get("hook") == "local_sgd" and r.random() < 0.7:
+        job["local_sgd_start"] = r.randrange(job["steps"])
+        job["local_sgd_period"] = r.choice([1, 2, 3])
+    if job.get("hook") == "powersgd" and r.random() < 0.7:
+        job["powersgd_rank"] = r.choice([1, 2])
+        job["powersgd_start"] = r.choice([2, 3])
+        job["powersgd_error_feedback"] = r.random() < 0.5
+        job["powersgd_warm_start"] = r.random() < 0.5
+    if "loss_scale" in job["optimizer"] and r.random() < 0.7:
+        job["optimizer"]["scale_interval"] = r.choice([1, 2])
+        job["optimizer"]["scale_growth"] = r.choice([2, 4])
+    if r.random() < 0.15:
+        job["nodes"] = sorted(r.randrange(2) for _ in range(job["ranks"]))
+        job["collective"] = r.choice(["hierarchical", "ring"])
+    if options.opaque is not None and r.random() < 0.3:
+        job["collective"] = options.opaque
+    if options.driver == "proc" and r.random() < 0.5:
+        job["transport"] = "tcp"
+
+
+def draw_job(r, options):
     """A job of few ranks and steps, with options as they come."""
     models = {
         "mlp": {"widths": r.choice([[64, 16, 10], [64, 12, 8, 10]]), "batch_per_rank": r.choice([2, 4, 8])},
@@ -59,6 +83,7 @@ def draw_job(r):
     if r.random() < 0.4:
         job["collective"] = r.choice(["recursive_doubling", "linear", "rabenseifner", "binomial_tree", "two_shot",
                                       "double_binary_tree", "one_shot", "bidirectional_ring", "segmented_ring"])
+    draw_keys(r, job, options)
     if "join" in job:
         job["shard_sizes"] = [job["batch_per_rank"] * r.randrange(2, job["steps"] + 1) for _ in range(job["ranks"])]
     return job
@@ -86,6 +111,17 @@ def draw_fault(r, job, points):
     return {"at": at, "point": point, "do": r.choice(actions)}
 
 
+def draw_faults(r, job, points, count):
+    """Each on another rank than the others, or in another step."""
+    faults = []
+    while len(faults) < count:
+        fault = draw_fault(r, job, points)
+        place = (fault["at"]["rank"], fault["at"].get("step"))
+        if place not in [(other["at"]["rank"], other["at"].get("step")) for other in faults]:
+            faults.append(fault)
+    return faults
+
+
 def ask(ddprove, *args):
     """stdout and stderr of ddprove."""
     return subprocess.run([ddprove, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False).stdout
@@ -103,10 +139,10 @@ def draw(options, folder):
     while len(drawn) < options.cases:
         batch = {}
         for _ in range(500):
-            job = draw_job(r)
+            job = draw_job(r, options)
             name = f"c{tried:06d}"
-            batch[name] = {"id": f"blind.{name}", "drivers": ["sim"], "job": job,
-                           "faults": [draw_fault(r, job, points) for _ in range(options.faults)], "expect": {"verdict": "NONE"}}
+            batch[name] = {"id": f"blind.{name}", "drivers": [options.driver], "job": job,
+                           "faults": draw_faults(r, job, points, options.faults), "expect": {"verdict": "NONE"}}
             tried += 1
             with open(f"{folder}/{name}.yaml", "w", encoding="ascii") as file:
                 file.write("# A drawn case.\n" + json.dumps(batch[name]) + "\n")
@@ -139,6 +175,8 @@ def judge(verdict, scenario):
         return f"{sorted(named)} is named, {sorted(hit)} was hit"
     if not named and verdict["findings"]:
         return f"{verdict['verdict']} of nobody"
+    if named and hit - named:
+        return "not all named"
     return "right" if named else "nothing found"
 
 
@@ -150,6 +188,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--faults", type=int, default=1)
+    parser.add_argument("--driver", choices=("sim", "proc"), default="sim")
+    parser.add_argument("--opaque", type=os.path.abspath)
     parser.add_argument("-j", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     options.ddprove = os.path.abspath(options.ddprove)
@@ -158,14 +198,14 @@ def main():
     os.makedirs(folder)
     drawn = draw(options, folder)
     runs = os.path.join(options.out, "runs")
-    ask(options.ddprove, "run", folder, "--driver", "sim", "-j", str(options.j), "--out", runs, "--json",
+    ask(options.ddprove, "run", folder, "--driver", options.driver, "-j", str(options.j), "--out", runs, "--json",
         os.path.join(options.out, "report.json"))
     with open(os.path.join(options.out, "report.json"), encoding="utf-8") as file:
         verdicts = {verdict["id"].split(".")[1]: verdict for verdict in json.load(file)["scenarios"]}
     counts, unseen, wrong = collections.Counter(), collections.Counter(), []
     for name, scenario in drawn.items():
         said = judge(verdicts[name], scenario) if name in verdicts else "no verdict"
-        if said in ("right", "nothing found", "never fired"):
+        if said in SAID:
             counts[said] += 1
             if said == "nothing found":
                 unseen.update(f"{fault['point']} {json.dumps(fault['do'])}" for fault in scenario["faults"])
@@ -175,7 +215,7 @@ def main():
         print(f"WRONG {folder}/{name}.yaml: {verdicts.get(name, {}).get('verdict')}: {said}: {json.dumps(drawn[name]['faults'])}")
     for what, count in sorted(unseen.items()):
         print(f"nothing found {count:4d} {what}")
-    print(", ".join(f"{counts[kind]} {kind}" for kind in ("right", "nothing found", "never fired")) + f", {len(wrong)} wrong")
+    print(", ".join(f"{counts[kind]} {kind}" for kind in SAID) + f", {len(wrong)} wrong")
     return 1 if wrong else 0
 
 

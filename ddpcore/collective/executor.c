@@ -31,6 +31,7 @@ static void executor_release(struct ddp_queue *queue, struct ddp_coll_work *work
 
     executor->is_running = false;
     executor->is_moving = false;
+    ddp_links_await(executor->links, 0, 0);
     if (work->engine != executor) {
         ddp_cache_give_back(work->engine);
     }
@@ -68,6 +69,8 @@ static ddp_status walk(struct ddp_executor *executor, struct ddp_compiled *compi
 static void record_wait(const struct ddp_executor *executor, const struct ddp_compiled *compiled)
 {
     uint32_t index = compiled->active[0];
+    uint32_t peer = 0;
+    uint64_t key = 0;
 
     if (executor->queue.base.env->recorder == NULL) {
         return;
@@ -75,9 +78,12 @@ static void record_wait(const struct ddp_executor *executor, const struct ddp_co
     for (uint32_t i = 0; i < compiled->active_count; i++) {
         if (compiled->steps[compiled->active[i]].kind != DDP_STEP_SEND) {
             index = compiled->active[i];
+            peer = compiled->steps[index].peer;
+            key = ddp_executor_link(executor, peer);
             break;
         }
     }
+    ddp_links_await(executor->links, key, key != 0 ? executor->counts[peer].taken : 0);
     ddp_recorder_wait_peer(executor->queue.base.env->recorder,
                            (int32_t)executor->queue.member_rank[compiled->steps[index].peer]);
 }
@@ -146,6 +152,7 @@ static ddp_status mover_run_head(struct ddp_queue *queue, struct ddp_coll_work *
         DDP_TRY(executor_run_head(queue, head));
     }
     executor->is_running = false;
+    ddp_links_await(executor->links, 0, 0);
     return ddp_executor_moves(executor, &head->args) ? ddp_executor_move(executor, head) : DDP_OK;
 }
 
@@ -383,6 +390,8 @@ ddp_status ddp_coll_schedule_create(struct ddp_env *env, struct ddp_transport *t
         (void)ddp_err_set(err, status, "no memory for a collective");
         goto out;
     }
+    executor->links = env->recorder != NULL ? &env->recorder->page->links : NULL;
+    ddp_links_clear(executor->links); /* numbers begin anew */
     executor->is_checked = config->is_checked || config->is_agreement;
     executor->is_agreement = config->is_agreement;
     executor->mover = config->mover;

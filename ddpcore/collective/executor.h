@@ -10,6 +10,7 @@
 struct ddp_executor {
     struct ddp_queue queue;           /* its transport carries the data, too */
     struct ddp_message_count *counts; /* [member]: each message carries its number */
+    struct ddp_links *links;          /* shows them to whoever watches; NULL: nobody */
     bool is_checked;
     bool is_agreement;
     struct ddp_cache cache;
@@ -22,6 +23,12 @@ struct ddp_executor {
     bool is_moving;               /* it has begun with the head, which way is of */
     struct ddp_coll_way way;
 };
+
+/* Another member, as watchers know it. */
+static inline uint64_t ddp_executor_link(const struct ddp_executor *executor, uint32_t peer)
+{
+    return ddp_links_key(executor->queue.base.comm, executor->queue.member_rank[peer]);
+}
 
 /* Try one active step of the head's schedule: OK, PENDING, or an error that ends the group. */
 ddp_status ddp_executor_step(struct ddp_executor *executor, struct ddp_compiled *compiled,

@@ -24,6 +24,10 @@ static ddp_status run_send(struct ddp_executor *executor, struct ddp_compiled *c
         message.number = executor->counts[step->peer].sent;
         DDP_TRY(transport->ops->send_post(transport, step->peer, &message, &state->ticket));
         executor->counts[step->peer].sent++;
+        if (executor->links != NULL) {
+            ddp_links_send(executor->links, ddp_executor_link(executor, step->peer),
+                           executor->counts[step->peer].sent);
+        }
         state->is_posted = true;
         ddp_compiled_release_stream(compiled, index);
         ddp_recorder_message(executor->queue.base.env->recorder);

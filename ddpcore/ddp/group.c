@@ -71,12 +71,18 @@ ddp_status ddp_group_revoke(struct ddp_group *group, ddp_status status, uint64_t
     return fail(group, &failure, status);
 }
 
-void ddp_group_tell_loss(struct ddp_group *group)
+void ddp_group_pass_on(const struct ddp_group *group)
 {
-    if (group->failure.status == DDP_E_PEER_DIED && group->failure.rank < 0 &&
-        !group->is_loss_told) {
-        group->is_loss_told = true;
-        send_revocation(group, DDP_E_PEER_DIED, (uint64_t)(int64_t)group->failure.rank);
+    const struct ddp_failure *failure = &group->failure;
+    const bool is_death = failure->status == DDP_E_PEER_DIED;
+    const struct ddp_revocation revocation = {group->env->rank, failure->status, group->step,
+                                              is_death ? (uint64_t)(int64_t)failure->rank
+                                                       : failure->detail};
+    struct ddp_revocation present;
+
+    DDP_ASSERT(failure->status < DDP_OK);
+    if (!group->coll->ops->is_revoked(group->coll, &present)) {
+        group->coll->ops->revoke(group->coll, &revocation);
     }
 }
 
@@ -92,7 +98,6 @@ static ddp_status fail_revoked(struct ddp_group *group, const struct ddp_revocat
     ddp_recorder_event(group->env->recorder, DDP_EVENT_REVOKE, revocation->rank,
                        (uint64_t)revocation->status, revocation->step, revocation->detail, 0);
     ddp_recorder_revoked(group->env->recorder, revocation->rank, revocation->status);
-    group->is_loss_told = true;
     return fail(group, &failure, DDP_E_REVOKED);
 }
 

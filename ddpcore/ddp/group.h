@@ -38,7 +38,6 @@ struct ddp_group {
     uint64_t timeout_ns; /* per wait; 0 = never */
     uint64_t seq;        /* of the last posted collective */
     uint32_t step;       /* of the optimizer step, for revocations; set by the owner */
-    bool is_loss_told;   /* by ddp_group_tell_loss of this rank, or of the one whose was heard */
     struct ddp_failure failure;
     struct ddp_coll_work run_work; /* of ddp_group_run and _barrier */
     struct ddp_group_duplicate *duplicates;
@@ -78,10 +77,10 @@ DDP_MUST_USE ddp_status ddp_group_monitored_barrier(struct ddp_group *group, uin
 /* Tell every member that the group is unusable and why; returns status. failure becomes {status,
  * own rank}, unless the group had failed before. */
 ddp_status ddp_group_revoke(struct ddp_group *group, ddp_status status, uint64_t detail);
-/* Before a rank turns from a group that it has lost to a new one: tell members that may wait for it
- * there. Nothing, unless a member has left the group that is not known to be dead: of a death all
- * learn at once. Nothing either when called again. */
-void ddp_group_tell_loss(struct ddp_group *group);
+/* Tell every member of the failure that this one has met, unless somebody has revoked the group
+ * already. For whoever leaves a group that has failed: a member that ends by an error of its own,
+ * and tells nobody, is noticed by those alone that wait for its messages. */
+void ddp_group_pass_on(const struct ddp_group *group);
 
 #ifdef __cplusplus
 }

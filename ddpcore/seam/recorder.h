@@ -20,6 +20,7 @@
 #include "ddpcore/base/dtype.h"
 #include "ddpcore/base/idle.h"
 #include "ddpcore/base/status.h"
+#include "ddpcore/seam/links.h"
 #include "ddpcore/seam/phase.h"
 #include "ddpcore/seam/progress.h"
 
@@ -151,6 +152,7 @@ struct ddp_page {
     /* when the host entered code of a plug-in that it has not left, nor waits in; 0 = it is in
      * none. */
     uint64_t plugin_ns;
+    struct ddp_links links; /* what was sent to whom, and what is due */
 };
 
 /* Memory for one rank: page, progress words in a page of their own, ring; a multiple of 4096. */

@@ -226,7 +226,8 @@ ddp_status ddp_survivors_agree(struct ddp_env *env, struct ddp_store *store, uin
     if (gathering.has_come == NULL) {
         return DDP_E_NOMEM;
     }
-    ddp_group_tell_loss(loss->group);
+    /* Others may still wait in the lost group for members that come here: they must come, too. */
+    ddp_group_pass_on(loss->group);
     ddp_recorder_wait_begin(env->recorder, DDP_WAIT_STORE, 0);
     status = agree(&place, &gathering, out_ranks, out_values, out_count);
     ddp_recorder_wait_end(env->recorder);

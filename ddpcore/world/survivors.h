@@ -21,7 +21,8 @@ struct ddp_lost_group {
                          * completed; below 2^62 */
 };
 
-/* env->rank agrees with the others through store, each call of which may take timeout_ns. Returns
+/* env->rank agrees with the others through store, each call of which may take timeout_ns. First it
+ * ends the lost group for those that have not noticed yet, so that they come, too. Returns
  * once each rank has come or is known to be dead; those that did neither until settle_ns after the
  * first one came are left out, too. out_ranks, out_values (may be NULL): [loss->rank_count], the
  * ranks rising, and the value of each. err says what is wrong. Errors: E_STATE (the group has not

@@ -26,13 +26,17 @@ ddp_status harness_scaler_create(struct harness_emulation *e)
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }
 
-uint64_t harness_scaler_flag_hash(bool is_found)
+static uint64_t hash_of(float flag)
 {
-    const float flag = is_found ? 1.0f : 0.0f;
     char salt[64];
 
     (void)snprintf(salt, sizeof(salt), "%s/0", ddp_coll_role_name(DDP_ROLE_FOUND_INF));
     return ddp_hash_tensor(&flag, sizeof(flag), ddp_hash_text(salt), NULL);
+}
+
+uint64_t harness_scaler_flag_hash(bool is_found)
+{
+    return hash_of(is_found ? 1.0f : 0.0f);
 }
 
 uint64_t harness_scaler_recorded(const struct harness_emulation *e, uint32_t rank, uint32_t step,
@@ -85,15 +89,25 @@ static ddp_status unscale(const struct harness_emulation *e, struct harness_camp
     return DDP_OK;
 }
 
-/* What a rank sent, if that is known, else what it should have sent. */
+/* 0 of either sign. */
+static bool is_zero(uint64_t hash)
+{
+    return hash == harness_scaler_flag_hash(false) || hash == hash_of(-0.0f);
+}
+
+/* What a rank sent, if that is known, else what it should have sent. A flag that is neither 0 nor 1
+ * counts unless what came out of the largest of all is 0. */
 static bool sent_by(struct harness_emulation *e, uint32_t rank, uint32_t step, bool is_due)
 {
     const uint64_t got =
         e->is_judging ? harness_scaler_recorded(e, rank, step, DDP_EVENT_COLL_POST) : 0;
+    const uint64_t largest =
+        e->is_judging ? harness_scaler_recorded(e, rank, step, DDP_EVENT_COLL_DONE) : 0;
 
-    return got == harness_scaler_flag_hash(true)    ? true
-           : got == harness_scaler_flag_hash(false) ? false
-                                                    : is_due;
+    if (got == 0 || largest == 0) {
+        return is_due;
+    }
+    return got == harness_scaler_flag_hash(true) || (!is_zero(got) && !is_zero(largest));
 }
 
 static void agree(struct harness_emulation *e, uint32_t step)

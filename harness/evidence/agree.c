@@ -85,7 +85,8 @@ static void check_death(const struct harness_emulation *e, uint32_t rank, struct
 }
 
 /* A rank sends a revocation or receives one. What it received was sent by a rank that says so.
- * PyTorch's ranks revoke nothing: the engine of one that failed does, which has recorded that. */
+ * PyTorch's ranks revoke nothing: the engine of one that failed does, which has recorded that. So
+ * has a rank that leaves a lost group to go on, and ends it for those that have not noticed. */
 static void check_revocation(const struct harness_emulation *e, uint32_t rank,
                              struct harness_gap *out)
 {
@@ -94,6 +95,8 @@ static void check_revocation(const struct harness_emulation *e, uint32_t rank,
     size_t post_count = 0;
     const struct ddp_event_entry *seen = first_of(e, rank, DDP_EVENT_REVOKE, &count);
     const struct ddp_event_entry *sent;
+    const bool is_told_by_failing = e->input->plan->job.semantics == HARNESS_SEMANTICS_PYTORCH ||
+                                    e->input->plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE;
     bool is_sent;
 
     (void)first_of(e, rank, DDP_EVENT_COLL_POST, &post_count);
@@ -108,11 +111,11 @@ static void check_revocation(const struct harness_emulation *e, uint32_t rank,
         return;
     }
     sent = first_of(e, (uint32_t)seen->arg[0], DDP_EVENT_REVOKE, &sent_count);
-    is_sent = sent != NULL ? sent->arg[0] == seen->arg[0] && sent->arg[1] == seen->arg[1] &&
-                                 sent->arg[2] == seen->arg[2] && sent->arg[3] == seen->arg[3]
-                           : e->input->plan->job.semantics == HARNESS_SEMANTICS_PYTORCH &&
-                                 has_error(e, (uint32_t)seen->arg[0],
-                                           harness_index_status(seen->arg[1]), DDP_OK, -1);
+    is_sent = sent != NULL
+                  ? sent->arg[0] == seen->arg[0] && sent->arg[1] == seen->arg[1] &&
+                        sent->arg[2] == seen->arg[2] && sent->arg[3] == seen->arg[3]
+                  : is_told_by_failing && has_error(e, (uint32_t)seen->arg[0],
+                                                    harness_index_status(seen->arg[1]), DDP_OK, -1);
     if (!is_sent) {
         harness_gap_set(out, "rank %u saw a revocation by rank %llu that nobody sent", rank,
                         (unsigned long long)seen->arg[0]);
@@ -165,7 +168,7 @@ static void check_astray(const struct harness_emulation *e, uint32_t rank, struc
     const uint64_t *arg = astray != NULL ? astray->arg : NULL;
 
     if (is_own &&
-        (arg == NULL || astray_count != 1 || arg[0] != seen->arg[3] || arg[1] >= e->world ||
+        (astray_count != 1 || arg == NULL || arg[0] != seen->arg[3] || arg[1] >= e->world ||
          arg[1] == rank || arg[2] == arg[3] || !takes_from(e, rank, arg[0], arg[1]))) {
         harness_gap_set(out,
                         "rank %u ended by a message that did not come in turn, and does not "

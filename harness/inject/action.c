@@ -3,21 +3,57 @@
 
 #include <signal.h>
 
+#include "ddpcore/base/hash.h"
+
 static enum ddp_fault_action answer_of(ddp_status status)
 {
     return status == DDP_OK ? DDP_FAULT_GO : DDP_FAULT_FAIL;
 }
 
+/* Whatever an action can set of the arguments. */
+static bool is_same_args(const struct ddp_coll_args *a, const struct ddp_coll_args *b)
+{
+    return a->kind == b->kind && a->redop == b->redop && a->dtype == b->dtype &&
+           a->elem_count == b->elem_count && a->root == b->root && a->index == b->index;
+}
+
 static enum ddp_fault_action alter_arguments(const struct harness_actor *actor,
                                              const struct harness_action *action,
-                                             const struct ddp_fault_context *context)
+                                             const struct ddp_fault_context *context,
+                                             bool *out_is_idle)
 {
     const struct harness_edit_place place = {context->device, actor->env->world_size,
                                              actor->env->mem, actor->scratch};
+    struct ddp_coll_args before;
+    ddp_status status;
 
-    return context->args == NULL
-               ? DDP_FAULT_GO
-               : answer_of(harness_action_edit_args(action, context->args, &place));
+    *out_is_idle = context->args == NULL;
+    if (context->args == NULL) {
+        return DDP_FAULT_GO;
+    }
+    before = *context->args;
+    status = harness_action_edit_args(action, context->args, &place);
+    *out_is_idle = status == DDP_OK && is_same_args(&before, context->args);
+    return answer_of(status);
+}
+
+/* Zeros that are made zero are as they were. What lies in a device's own memory is not looked at:
+ * watching would cost a copy. */
+static enum ddp_fault_action corrupt_data(const struct harness_actor *actor,
+                                          const struct harness_action *action,
+                                          const struct ddp_fault_context *context,
+                                          bool *out_is_idle)
+{
+    const size_t size_bytes =
+        context->data == NULL ? 0 : context->elem_count * ddp_dtype_size_bytes(context->dtype);
+    const bool is_seen = context->device == NULL || context->device->ops->is_host_memory;
+    const uint64_t before = is_seen ? ddp_hash_bytes(context->data, size_bytes, 0) : 0;
+    const ddp_status status = harness_action_corrupt_at(action, context, actor->env);
+
+    *out_is_idle =
+        status == DDP_OK &&
+        (size_bytes == 0 || (is_seen && ddp_hash_bytes(context->data, size_bytes, 0) == before));
+    return answer_of(status);
 }
 
 /* A real kernel in the stream of the point. The parser lets only such points through. */
@@ -42,10 +78,11 @@ static ddp_status leak_file(struct ddp_files *files)
 
 enum ddp_fault_action harness_action_take(const struct harness_actor *actor, uint32_t fault,
                                           const struct harness_action *action,
-                                          struct ddp_fault_context *context)
+                                          struct ddp_fault_context *context, bool *out_is_idle)
 {
     const struct harness_victim *victim = actor->victim;
 
+    *out_is_idle = false;
     switch (action->kind) {
     case HARNESS_ACTION_KILL:
         victim->kill(victim->context, action->signal);
@@ -86,9 +123,9 @@ enum ddp_fault_action harness_action_take(const struct harness_actor *actor, uin
     case HARNESS_ACTION_FAIL:
         return DDP_FAULT_FAIL;
     case HARNESS_ACTION_CORRUPT:
-        return answer_of(harness_action_corrupt_at(action, context, actor->env));
+        return corrupt_data(actor, action, context, out_is_idle);
     case HARNESS_ACTION_ARG:
-        return alter_arguments(actor, action, context);
+        return alter_arguments(actor, action, context, out_is_idle);
     case HARNESS_ACTION_SPIN:
         return launch_kernel(context, DDP_DEVICE_FAULT_SPIN, action->spin_ms);
     case HARNESS_ACTION_TRAP:

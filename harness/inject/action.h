@@ -57,9 +57,10 @@ struct harness_actor {
     struct harness_variables *variables;
     uint64_t hit;
 };
-/* Take the action of the plan's fault number `fault`; what the rank shall do at the point. */
+/* Take the action of the plan's fault number `fault`; what the rank shall do at the point.
+ * *out_is_idle: all is as before, since there was nothing to change, or it was so already. */
 enum ddp_fault_action harness_action_take(const struct harness_actor *actor, uint32_t fault,
                                           const struct harness_action *action,
-                                          struct ddp_fault_context *context);
+                                          struct ddp_fault_context *context, bool *out_is_idle);
 
 #endif

@@ -81,6 +81,19 @@ static int ask(struct question *question)
     return answer;
 }
 
+static void record_fired(const struct harness_injector *injector, uint32_t fault,
+                         enum ddp_fault_point point)
+{
+    ddp_recorder_event(injector->env->recorder, DDP_EVENT_FAULT_FIRED, fault, (uint64_t)point,
+                       injector->hits[fault], 0, 0);
+}
+
+/* One that leaves data or arguments as they are has not fired: nothing can follow from it. */
+static bool is_change_of_data(const struct harness_action *action)
+{
+    return action->kind == HARNESS_ACTION_CORRUPT || action->kind == HARNESS_ACTION_ARG;
+}
+
 /* Faults of one point act in the plan's order; the first that asks for more than GO is answered,
  * after the others have had their effect too. */
 static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_point point,
@@ -104,15 +117,20 @@ static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_po
     while ((answer = ask(&question)) != 0) {
         uint32_t i = (uint32_t)answer - 1;
         const struct harness_action *taken = &injector->plan->faults[i].action;
+        const bool is_change = is_change_of_data(taken);
+        bool is_idle = false;
         enum ddp_fault_action action;
 
-        /* else once a call or an allocation fails */
-        if (taken->kind != HARNESS_ACTION_IO && taken->kind != HARNESS_ACTION_NO_MEMORY) {
-            ddp_recorder_event(recorder, DDP_EVENT_FAULT_FIRED, i, (uint64_t)point,
-                               injector->hits[i], 0, 0);
+        /* else once a call or an allocation fails; and most actions do not return */
+        if (taken->kind != HARNESS_ACTION_IO && taken->kind != HARNESS_ACTION_NO_MEMORY &&
+            !is_change) {
+            record_fired(injector, i, point);
         }
         actor.hit = injector->hits[i];
-        action = harness_action_take(&actor, i, taken, context);
+        action = harness_action_take(&actor, i, taken, context, &is_idle);
+        if (is_change && !is_idle) {
+            record_fired(injector, i, point);
+        }
         result = result == DDP_FAULT_GO ? action : result;
     }
     return result;

@@ -408,6 +408,7 @@ static const struct {
     {KIND_OPERATION, KIND_VALUE, harness_value_is_of_own_batch,
      "it took its own batch's statistics"},
     {KIND_OPERATION, KIND_VALUE, harness_value_is_configured_so, "that rank is configured so"},
+    {KIND_OPERATION, KIND_MISUSE, harness_value_is_forbidden_so, "that rank is configured so"},
     {KIND_ALGORITHM, KIND_VALUE, harness_value_is_summed_so, "it was summed or sent so"},
     {KIND_ALGORITHM, KIND_REPORT, is_run_so, "its messages do not meet"},
     {KIND_ALGORITHM, KIND_WAIT, is_run_so, "its messages do not meet"},

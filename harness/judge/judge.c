@@ -102,6 +102,8 @@ static void complain_unfired(struct judge *judge, uint32_t index)
 {
     const struct harness_fault *fault = &judge->plan->faults[index];
     const char *unable = judge->facts->unable != NULL ? judge->facts->unable[index] : NULL;
+    const bool is_change =
+        fault->action.kind == HARNESS_ACTION_CORRUPT || fault->action.kind == HARNESS_ACTION_ARG;
 
     if (unable != NULL) {
         complain(judge, HARNESS_OUTCOME_INCONCLUSIVE,
@@ -111,8 +113,9 @@ static void complain_unfired(struct judge *judge, uint32_t index)
     } else {
         complain(judge, HARNESS_OUTCOME_INCONCLUSIVE,
                  "fault %" PRIu32 " (%s on rank %" PRIu32
-                 ") never fired: its trigger was not reached",
-                 index, ddp_fault_point_name(fault->point), fault->at.rank);
+                 ") never fired: its trigger was not reached%s",
+                 index, ddp_fault_point_name(fault->point), fault->at.rank,
+                 is_change ? ", or all that it alters was so already" : "");
     }
 }
 

@@ -10,10 +10,10 @@ enum harness_cause_kind {
     KIND_IDENTITY,  /* a rank was told to be somebody else, or nobody */
     KIND_DEATH,     /* a rank's process is gone */
     KIND_HELD,      /* a rank does not go on by itself: stopped, or busy for too long */
-    KIND_MISUSE,    /* the core was used wrongly */
     KIND_ENDED,     /* a rank ended early or ran out of data */
     KIND_SAMPLES,   /* a rank trained on other samples, or on too few */
     KIND_OPERATION, /* a rank posted something else than planned */
+    KIND_MISUSE,    /* the core was used wrongly */
     KIND_ALGORITHM, /* a collective's schedule or tree is wrong, whoever runs it */
     KIND_RACE,      /* device work without an order: values may be wrong, messages are right */
     KIND_VALUE,     /* a value differs */

@@ -181,6 +181,38 @@ bool harness_value_is_misread(const struct harness_paths *paths, const struct ha
     return a->oracle == HARNESS_ORACLE_MODEL;
 }
 
+/* The rank recorded that it has this option otherwise than planned. */
+static bool is_other_option(const struct harness_paths *paths, uint32_t rank,
+                            enum ddp_option option, bool is_planned)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&paths->index, rank, DDP_EVENT_DDP_CONFIG, &count);
+
+    DDP_ASSERT(option < DDP_OPTION_COUNT);
+    return count > 0 && (list[0]->entry.arg[2] >> option & 1) != (uint64_t)is_planned;
+}
+
+/* A rank of PyTorch's that is not to look for unused parameters, where the plan has ranks look: it
+ * says of all parameters without a gradient that they are misuse, which they are not. */
+bool harness_value_is_forbidden_so(const struct harness_paths *paths,
+                                   const struct harness_finding *a, const struct harness_finding *b)
+{
+    const uint32_t count = harness_rank_set_count(&a->culprits);
+    bool is_off = count > 0;
+
+    DDP_ASSERT(a != b);
+    if (a->oracle != HARNESS_ORACLE_MODEL || b->verdict != HARNESS_VERDICT_USAGE_UNUSED_PARAMETER ||
+        !paths->plan->job.find_unused_parameters || paths->plan->job.static_graph) {
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        is_off = is_off && is_other_option(paths, harness_rank_set_at(&a->culprits, i),
+                                           DDP_OPTION_FIND_UNUSED, true);
+    }
+    return is_off;
+}
+
 /* Of a rank that divides at another place than planned: what it puts into sums and takes out of
  * them has another factor, in every step. */
 bool harness_value_is_configured_so(const struct harness_paths *paths,
@@ -197,12 +229,9 @@ bool harness_value_is_configured_so(const struct harness_paths *paths,
     }
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t rank = harness_rank_set_at(&b->culprits, i);
-        size_t config_count = 0;
-        const struct harness_trace_event *const *list =
-            harness_index_list(&paths->index, rank, DDP_EVENT_DDP_CONFIG, &config_count);
 
-        if (config_count == 0 || !harness_rank_set_has(&a->culprits, rank) ||
-            (list[0]->entry.arg[2] >> DDP_OPTION_GRADIENT_SCALE & 1) == (uint64_t)is_planned) {
+        if (!harness_rank_set_has(&a->culprits, rank) ||
+            !is_other_option(paths, rank, DDP_OPTION_GRADIENT_SCALE, is_planned)) {
             return false;
         }
     }

@@ -39,6 +39,9 @@ bool harness_value_is_copied_so(const struct harness_paths *paths, const struct 
 bool harness_value_is_configured_so(const struct harness_paths *paths,
                                     const struct harness_finding *a,
                                     const struct harness_finding *b);
+bool harness_value_is_forbidden_so(const struct harness_paths *paths,
+                                   const struct harness_finding *a,
+                                   const struct harness_finding *b);
 bool harness_value_is_misread(const struct harness_paths *paths, const struct harness_finding *a,
                               const struct harness_finding *b);
 

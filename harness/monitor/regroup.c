@@ -131,6 +131,12 @@ static void mask(struct ddp_page *page)
         page->wait_kind = DDP_WAIT_NONE;
     }
     page->wait_peer = 0;
+    ddp_links_clear(&page->links);
+}
+
+static uint64_t link_of(const struct harness_regroup *regroup, uint64_t key)
+{
+    return ddp_links_key_with(key, (uint32_t)rank_of(regroup, ddp_links_rank_plus_1(key)));
 }
 
 static void show_member(const struct harness_regroup *regroup, uint32_t rank, struct ddp_page *page)
@@ -141,6 +147,10 @@ static void show_member(const struct harness_regroup *regroup, uint32_t rank, st
     }
     page->wait_peer = rank_of(regroup, page->wait_peer);
     page->revoke_rank = rank_of(regroup, page->revoke_rank);
+    page->links.due_from = link_of(regroup, page->links.due_from);
+    for (size_t i = 0; i < DDP_LINKS_SENT_COUNT; i++) {
+        page->links.sent_to[i] = link_of(regroup, page->links.sent_to[i]);
+    }
 }
 
 static void show_gone(const struct harness_regroup *regroup, struct ddp_page *page,

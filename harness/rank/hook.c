@@ -212,6 +212,18 @@ ddp_status harness_session_load_hook(struct harness_session *session)
     return status;
 }
 
+void harness_session_count_hook(struct harness_session *session)
+{
+    size_t count = 0;
+    const struct ddp_param *state = ddp_hook_state(session->ddp, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        if (state[i].dtype == DDP_DTYPE_I64 && state[i].elem_count == 1) {
+            *(int64_t *)state[i].data = (int64_t)session->first_step;
+        }
+    }
+}
+
 /* --- post-local SGD --------------------------------------------------------------------------- */
 
 ddp_status harness_session_average(struct harness_session *session, uint32_t step)

@@ -203,6 +203,8 @@ DDP_MUST_USE ddp_status harness_session_save_hook(struct harness_session *sessio
                                                   const struct harness_hook_gathered *gathered,
                                                   struct ddp_state_dict *dict);
 DDP_MUST_USE ddp_status harness_session_load_hook(struct harness_session *session);
+/* Survivors begin with a hook that has kept nothing, and counts passes as the job counts steps. */
+void harness_session_count_hook(struct harness_session *session);
 /* Post-local SGD: the parameters' averages over ranks, if they are due behind the step. */
 DDP_MUST_USE ddp_status harness_session_average(struct harness_session *session, uint32_t step);
 /* batch_norm.c: the model's BatchNorms exchange their statistics, if the plan says so. */

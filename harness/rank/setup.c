@@ -411,7 +411,9 @@ ddp_status harness_session_reopen(struct harness_session *session, struct ddp_tr
     DDP_TRY(harness_session_configure_trainer(session));
     DDP_TRY(harness_session_open_reader(session));
     harness_session_phase(session, DDP_PHASE_INIT);
-    return wrap_model(session);
+    DDP_TRY(wrap_model(session));
+    harness_session_count_hook(session);
+    return DDP_OK;
 }
 
 ddp_status harness_session_open(struct harness_session *session,

@@ -162,7 +162,6 @@ ddp_status harness_session_survive(struct harness_session *session,
     struct roll roll = {.ranks = ddp_mem_array(env->mem, ranks, sizeof(*roll.ranks)),
                         .steps = ddp_mem_array(env->mem, ranks, sizeof(*roll.steps))};
 
-    ddp_group_tell_loss(&session->group); /* the last that this rank does in it */
     ddp_recorder_event(env->recorder, DDP_EVENT_GROUP_LOST, (uint64_t)(uint32_t)status,
                        (uint64_t)(int64_t)session->group.failure.rank, session->steps_done,
                        env->recorder == NULL ? 0 : env->recorder->page->message_count, 0);

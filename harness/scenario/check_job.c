@@ -462,15 +462,12 @@ static ddp_status check_on_loss(const struct harness_reader *reader,
     why = job->device != HARNESS_DEVICE_CPU ? "device cpu" : why;
     why = job->store != HARNESS_STORE_LAUNCHER ? "the launcher's store" : why;
     why = job->optimizer.loss_scale > 0 ? "no loss_scale" : why;
-    /* A new group's hook begins anew; ranks that step apart lose each other behind their updates.
-     */
-    why = job->hook == HARNESS_HOOK_POWERSGD || job->hook == HARNESS_HOOK_LOCAL_SGD
-              ? "no hook that keeps something from one step to the next (powersgd, local_sgd)"
-              : why;
     why = job->join.is_set ? "no join" : why;
     why = job->shard_sizes != NULL ? "no shard_sizes" : why;
     why = job->posts.count > 0 ? "no posts" : why;
     why = job->drift_every > 0 ? "no drift_every" : why;
+    /* Those are left in the middle of a step: updated by themselves, and not averaged. */
+    why = job->hook == HARNESS_HOOK_LOCAL_SGD ? "a hook other than local_sgd" : why;
     return why == NULL
                ? DDP_OK
                : harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_on_loss), reader->err,
