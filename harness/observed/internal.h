@@ -116,6 +116,8 @@ struct harness_observed {
     struct observed_model *models; /* [world_size] */
     struct observed_table *tables;
     uint64_t next_update;  /* the next one to be judged */
+    uint64_t seen_update;  /* up to this one, without it, all were reported at the last look */
+    bool is_ended;         /* nothing more comes */
     bool is_model_wrong;   /* a finding was made of it, or of what leads to it: not compared more */
     bool is_model_strange; /* what was reported of it makes no sense */
     struct harness_watch_account replicas, update;

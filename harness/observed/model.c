@@ -471,11 +471,45 @@ static bool is_reported(const struct harness_observed *observed, uint64_t number
     return observed_is_complete(observed);
 }
 
+/* Ranks have posted different calls, and who of them is wrong is not known yet: that is the cause,
+ * and what came of it is not said before it. */
+static bool is_undecided(const struct harness_observed *observed)
+{
+    const struct harness_watch *watch = observed->watch;
+
+    for (size_t g = 0; g < watch->group_count; g++) {
+        if (watch->groups[g].differs_ns != 0 && !watch->groups[g].is_wrong) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Behind the last update that all ranks have reported. */
+static uint64_t reported_until(const struct harness_observed *observed)
+{
+    uint64_t number = observed->next_update;
+
+    while (is_reported(observed, number)) {
+        number++;
+    }
+    return number;
+}
+
+/* Ranks are read one after the other: a report may be read that another rank's call led to, and
+ * that call not yet. By the next look it has been. */
 void observed_judge_model(struct harness_observed *observed, const struct harness_findings *earlier,
                           struct harness_findings *out)
 {
+    const uint64_t reported = reported_until(observed);
+    const uint64_t until = observed->is_ended ? reported : observed->seen_update;
+
+    observed->seen_update = reported;
+    if (!observed->is_ended && is_undecided(observed)) {
+        return;
+    }
     while (!observed->is_failed && !observed->is_model_wrong && !observed->is_model_strange &&
-           is_reported(observed, observed->next_update)) {
+           observed->next_update < until) {
         observed->is_model_wrong = !judge_update(observed, observed->next_update, earlier, out);
         forget_update(observed, observed->next_update);
         observed->next_update++;

@@ -80,6 +80,50 @@ CT_TEST(replicas, of_two_camps_both_are_named)
     fake_close(&fake);
 }
 
+/* What one rank posted before another one's report may be read after it: what differs is said in
+ * the next look, or when there is none. */
+CT_TEST(replicas, that_differ_are_looked_at_again)
+{
+    for (int is_ended = 0; is_ended < 2; is_ended++) {
+        struct fake_report fake;
+
+        open_with_tables(&fake, 3);
+        for (uint32_t r = 0; r < 3; r++) {
+            fake_update(&fake, r, 0, r == 2);
+        }
+        CT_CHECK_EQ_U64(fake_judge_once(&fake), 0);
+        if (is_ended) {
+            harness_observed_end(fake.observed);
+        }
+        CT_CHECK_EQ_U64(fake_judge_once(&fake), 1);
+        fake_close(&fake);
+    }
+}
+
+/* As long as it is not known who of the ranks has posted a wrong call, what came of it waits. */
+CT_TEST(replicas, that_differ_behind_an_open_question)
+{
+    for (int is_ended = 0; is_ended < 2; is_ended++) {
+        struct fake_report fake;
+
+        open_with_tables(&fake, 2);
+        update_all(&fake, 2, 0);
+        CT_CHECK_EQ_U64(fake_judge(&fake), 0);
+        fake_update(&fake, 0, 1, 1);
+        fake_update(&fake, 1, 1, 2);
+        fake.job.watch.groups[0].differs_ns = fake.job.now_ns;
+        CT_CHECK_EQ_U64(fake_judge(&fake), 0);
+        if (is_ended) {
+            harness_observed_end(fake.observed);
+        } else {
+            fake.job.watch.groups[0].is_wrong = true; /* it is known */
+        }
+        CT_CHECK_EQ_U64(fake_judge_once(&fake), 1);
+        fake_account(&fake, HARNESS_ORACLE_REPLICAS, 2, "");
+        fake_close(&fake);
+    }
+}
+
 CT_TEST(replicas, that_begin_differently)
 {
     struct fake_report fake;
