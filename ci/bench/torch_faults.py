@@ -40,7 +40,7 @@ SOON_MS = 100
 # A rank that sleeps, or has not come yet, cannot be told from one that computes until PyTorch's own limit of time; one that raises an
 # exception, or leaves, ends when Python has cleaned up.
 EXPECTED = {
-    "killed": ({"CRASH.SIGNALED"}, "", SOON_MS),
+    "killed": ({"CRASH.SIGNALED"}, "all_reduce", SOON_MS),
     "raises": ({"CRASH.EXITED"}, "all_reduce", 3000),
     "stopped": ({"HANG.STOPPED"}, "", 150),
     "sleeps": ({"HANG.NOT_JOINED"}, "all_reduce", 1000 * LIMIT_S),
@@ -282,6 +282,10 @@ def ddprove_says(said):
         if match:
             ms = (at_ns - said.fault_ns) / 1e6 if said.fault_ns is not None else None
             found.append((ms, match[1], match[2], re.sub(r" \[after [\d.]+ ms\]$", "", match[3])))
+        # Which call a dead rank owes is said when others come to it: of a finding that was said before.
+        more = [i for i, one in enumerate(found) if line.startswith(f"ddprove: {one[3]}") and match is None]
+        for i in more:
+            found[i] = (*found[i][:3], line.removeprefix("ddprove: "))
     return found
 
 

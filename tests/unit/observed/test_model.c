@@ -124,6 +124,54 @@ CT_TEST(replicas, that_differ_behind_an_open_question)
     }
 }
 
+/* All three parameters, as they are told. */
+static void show(struct fake_report *fake, uint32_t rank, uint32_t step, uint64_t a, uint64_t b,
+                 uint64_t c)
+{
+    struct guest_page *page = guest_arena_page(fake->job.arena.head, rank);
+    const uint64_t hashes[TABLE] = {a, b, c};
+
+    fake_step(&fake->job, rank, step);
+    for (uint32_t i = 0; i < TABLE; i++) {
+        fake_report(&fake->job, rank, GUEST_EVENT_STATE,
+                    (const uint64_t[GUEST_ARG_COUNT]){i, GUEST_PART_DATA, hashes[i]});
+    }
+    fake_report(&fake->job, rank, GUEST_EVENT_UPDATED,
+                (const uint64_t[GUEST_ARG_COUNT]){++page->update_count, TABLE});
+}
+
+/* A rank whose parameters are what they were left the update out, if all of the others' have moved;
+ * where some have, or one alone was changed behind an update of nothing, nobody can say that. */
+CT_TEST(replicas, of_which_one_stood_still)
+{
+    static const struct {
+        uint64_t of_0[TABLE], of_1[TABLE];
+        enum harness_verdict verdict;
+        const char *ranks, *words;
+    } cases[] = {
+        {{11, 12, 13}, {1, 2, 3}, HARNESS_VERDICT_VALUE_STALE, "1", "it left the update out"},
+        {{1, 2, 3}, {11, 12, 13}, HARNESS_VERDICT_VALUE_STALE, "0", "in step 1"},
+        {{1, 2, 13}, {1, 2, 3}, HARNESS_VERDICT_VALUE_DIVERGED, "0,1", "cannot be told"},
+        {{11, 12, 3}, {1, 2, 3}, HARNESS_VERDICT_VALUE_DIVERGED, "0,1", "cannot be told"},
+        {{11, 12, 13}, {11, 12, 14}, HARNESS_VERDICT_VALUE_DIVERGED, "0,1", "cannot be told"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fake_report fake;
+
+        open_with_tables(&fake, 2);
+        for (uint32_t r = 0; r < 2; r++) {
+            const uint64_t *then = r == 0 ? cases[i].of_0 : cases[i].of_1;
+
+            show(&fake, r, 0, 1, 2, 3);
+            show(&fake, r, 1, then[0], then[1], then[2]);
+        }
+        (void)fake_judge(&fake);
+        fake_expect(&fake, cases[i].verdict, cases[i].ranks, 1, cases[i].words);
+        fake_close(&fake);
+    }
+}
+
 CT_TEST(replicas, that_begin_differently)
 {
     struct fake_report fake;
