@@ -75,6 +75,23 @@ POINTS = {
         "flip": ("corrupt: flip, elem: 3, bit: 30", ("VALUE.CORRUPTED", "VALUE.NONFINITE")),
         "nan": ("corrupt: nan, elem: 3", ("VALUE.NONFINITE",)),
     },
+    "broadcast": {  # of buffers, in each forward pass: collective/pre of that kind
+        **STOPPING,
+        "skip": ("skip: true", MISMATCH),
+        "dup": ("dup: true", MISMATCH),
+        "count": ("arg: count, value: 3", ("MISMATCH.COUNT",)),
+        "root": ("arg: root, value: 1", ("MISMATCH.ROOT",)),
+        "dtype": ("arg: dtype, value: i32", ("MISMATCH.DTYPE",)),
+    },
+    "checkpoint/key": {
+        "kill": STOPPING["kill"],
+        "stop": STOPPING["stop"],
+        "hang": STOPPING["hang"],
+        "delay": STOPPING["delay"],
+        "doubled": ("edit: add_prefix", ("CHECKPOINT.PREFIX",)),
+        "stripped": ("edit: strip_prefix", ("CHECKPOINT.PREFIX",)),
+        "skip": ("skip: true", ("CHECKPOINT.",)),
+    },
     "collective/post": {
         **STOPPING,
         "flip": ("corrupt: flip, elem: 3, bit: 30", ("VALUE.DIVERGED", "VALUE.NONFINITE")),
@@ -123,8 +140,10 @@ def draw(seed, number):
 
 def is_possible(case):
     script, point, action = DRAWN[case["script"]], case["point"], case["action"]
-    if point == "data/next" and not script.has_loader:
+    if point == "data/next" and not script.has_loader or point == "broadcast" and not script.has_broadcast:
         return False
+    if point == "checkpoint/key" and (case["script"] != "convnet" or case["rank"] != 0):
+        return False  # rank 0 saves
     if point == "data/next" and action in ("skip", "dup") and case["step"] >= {2: 8, 3: 10, 4: 12}[case["ranks"]]:
         return False  # of an epoch that the script breaks off
     if point == "backward/grad_ready" and action == "skip" and case["script"] in ("moe", "mlp static"):
@@ -136,13 +155,15 @@ def is_possible(case):
 
 def scenario(case):
     at = {"collective/pre": "bucket: {bucket}", "collective/post": "bucket: {bucket}",
-          "backward/grad_ready": "tensor: {tensor}", "optimizer/updated": "tensor: {tensor}"}.get(case["point"], "")
-    at = f"rank: {case['rank']}, step: {case['step']}" + (", " + at.format(**case) if at else "")
+          "backward/grad_ready": "tensor: {tensor}", "optimizer/updated": "tensor: {tensor}", "broadcast": "kind: broadcast"}.get(case["point"], "")
+    at = f"step: {case['step']}" + (", " + at.format(**case) if at else "")
+    at = f"rank: {case['rank']}" + (", " + at if case["point"] != "checkpoint/key" else "")
+    point = "collective/pre" if case["point"] == "broadcast" else case["point"]
     do = POINTS[case["point"]][case["action"]][0].format(**case)
     prove = f", prove: [{case['step']}]" if case["point"] == "backward/grad_ready" else ""
     timeout_ms = 6000 if case["action"] == "hang" else 60000
     return (f"# Drawn: {case['number']}\nid: blind.case{case['number']}\njob: {{guest: {{adapter: torch{prove}}}, ranks: "
-            f"{case['ranks']}, steps: {STEPS}, timeout_ms: {timeout_ms}}}\nfaults:\n  - at: {{{at}}}\n    point: {case['point']}\n"
+            f"{case['ranks']}, steps: {STEPS}, timeout_ms: {timeout_ms}}}\nfaults:\n  - at: {{{at}}}\n    point: {point}\n"
             f"    do: {{{do}}}\nexpect: {{verdict: NONE}}\n")
 
 
@@ -168,7 +189,7 @@ def judge(case, said):
     if verdict == "DATA.UNEVEN":
         later = said["step"] > case["step"]  # at the end of the epoch it is known that a batch is missing, not which
         case = {**case, "step": said["step"]} if later else case
-    if said["step"] not in ([case["step"], case["step"] + 1] if later else [case["step"]]):
+    if point != "checkpoint/key" and said["step"] not in ([case["step"], case["step"] + 1] if later else [case["step"]]):
         return "wrong", f"step {said['step']}"
     if point == "collective/pre" and (op is None or op["bucket"] != case["bucket"]) and action not in ("skip", "dup"):
         return "wrong", f"operation {op}"
@@ -199,8 +220,9 @@ def run_drawn(case, options):
     with open(path, "w", encoding="ascii") as out:
         out.write(scenario(case))
     name = case["script"].split()[0]
+    more = ["--checkpoint", os.path.join(folder, "model.pt")] if case["point"] == "checkpoint/key" else []
     rows, text, code = watch(options, path, case["ranks"], os.path.join(SCRIPTS, name + ".py"),
-                             ["--steps", str(STEPS), *DRAWN[case["script"]].arguments], folder)
+                             ["--steps", str(STEPS), *DRAWN[case["script"]].arguments, *more], folder)
     if code in (2, 3) or not rows or rows[0]["outcome"] in ("SKIP", "ERROR"):
         return "error", text[-600:], describe(case)
     kind, why = judge(case, rows[0])
