@@ -186,6 +186,8 @@ def judge(case, said):
     if not any(verdict.startswith(name) for name in POINTS[point][action][1]):
         return "wrong", f"called {verdict}"
     later = action in STOPPING and point in ("optimizer/updated", "optimizer/pre", "collective/post")
+    if point == "data/next" and action == "dup":  # the second one is used in the next step
+        later = True
     if verdict == "DATA.UNEVEN":
         later = said["step"] > case["step"]  # at the end of the epoch it is known that a batch is missing, not which
         case = {**case, "step": said["step"]} if later else case
