@@ -83,14 +83,13 @@ POINTS = {
         "root": ("arg: root, value: 1", ("MISMATCH.ROOT",)),
         "dtype": ("arg: dtype, value: i32", ("MISMATCH.DTYPE",)),
     },
-    "checkpoint/key": {
+    "checkpoint/key": {  # but no skip: the next epoch's checkpoint takes the place of the one left out
         "kill": STOPPING["kill"],
         "stop": STOPPING["stop"],
         "hang": STOPPING["hang"],
         "delay": STOPPING["delay"],
         "doubled": ("edit: add_prefix", ("CHECKPOINT.PREFIX",)),
         "stripped": ("edit: strip_prefix", ("CHECKPOINT.PREFIX",)),
-        "skip": ("skip: true", ("CHECKPOINT.",)),
     },
     "collective/post": {
         **STOPPING,
