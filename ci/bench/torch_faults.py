@@ -27,10 +27,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SCRIPT = os.path.join(HERE, "../../tests/guest/torch/faulty.py")
+SCRIPT = os.path.normpath(os.path.join(HERE, "../../tests/guest/torch/faulty.py"))
+sys.path.insert(0, os.path.normpath(os.path.join(HERE, "..")))
+import torch_zygote  # noqa: E402  pylint: disable=wrong-import-position
+
+SOCKET = os.path.join(tempfile.gettempdir(), f"torch_faults.{os.getpid()}")
 TIMEOUT_S = 10
 LIMIT_S = 30  # for a run after its fault; then it is ended
 START_S = 240  # until its fault
@@ -40,7 +45,7 @@ SOON_MS = 100
 # A rank that sleeps, or has not come yet, cannot be told from one that computes until PyTorch's own limit of time; one that raises an
 # exception, or leaves, ends when Python has cleaned up.
 EXPECTED = {
-    "killed": ({"CRASH.SIGNALED"}, "", SOON_MS),
+    "killed": ({"CRASH.SIGNALED"}, "all_reduce", SOON_MS),
     "raises": ({"CRASH.EXITED"}, "all_reduce", 3000),
     "stopped": ({"HANG.STOPPED"}, "", 150),
     "sleeps": ({"HANG.NOT_JOINED"}, "all_reduce", 1000 * LIMIT_S),
@@ -210,24 +215,10 @@ def under_torchrun(ranks, arguments):
     return said
 
 
-def launch(ranks, arguments):
-    """Be the launcher that ddprove starts: import PyTorch once, and fork the ranks."""
-    import torch  # noqa: F401  pylint: disable=unused-import
-    import torch._dynamo  # noqa: F401  an optimizer imports it
-    port, children = free_port(), []
-    for rank in range(ranks):
-        child = os.fork()
-        if child == 0:
-            be_rank(rank, ranks, port, arguments)
-        children.append(child)
-    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    return 1 if any(codes) else 0
-
-
 def under_ddprove(ddprove, ranks, arguments):
     said = Said()
-    command = [ddprove, "exec", "--prove", "sums", "--launcher", "env", "--", sys.executable,
-               os.path.abspath(__file__), "--launch", str(ranks), *arguments]
+    command = [ddprove, "exec", "--prove", "sums", "--launcher", "env", "--", sys.executable, "-S", torch_zygote.__file__,
+               SOCKET, str(ranks), SCRIPT, *arguments]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           process_group=0) as ran:
         said.read({ran.stdout.fileno(): None})
@@ -282,12 +273,16 @@ def ddprove_says(said):
         if match:
             ms = (at_ns - said.fault_ns) / 1e6 if said.fault_ns is not None else None
             found.append((ms, match[1], match[2], re.sub(r" \[after [\d.]+ ms\]$", "", match[3])))
+        # Which call a dead rank owes is said when others come to it: of a finding that was said before.
+        more = [i for i, one in enumerate(found) if line.startswith(f"ddprove: {one[3]}") and match is None]
+        for i in more:
+            found[i] = (*found[i][:3], line.removeprefix("ddprove: "))
     return found
 
 
 PYTORCH = ("off", "detail", "torchrun")
 # What a cell's answer depends on, beside PyTorch.
-CODE = {"pytorch": ["tests/guest/torch/faulty.py", "ci/bench/torch_faults.py"]}
+CODE = {"pytorch": ["tests/guest/torch/faulty.py", "ci/bench/torch_faults.py", "ci/torch_zygote.py"]}
 CODE["ddprove"] = CODE["pytorch"] + ["harness/guest", "harness/watch", "harness/exec", "harness/results",
                                      "harness/observed"]
 
@@ -385,8 +380,6 @@ def show(row, culprit):
 
 
 def main():
-    if len(sys.argv) > 1 and sys.argv[1] == "--launch":
-        return launch(int(sys.argv[2]), sys.argv[3:])
     parser = argparse.ArgumentParser()
     parser.add_argument("ddprove")
     parser.add_argument("--ranks", default="2,4")
@@ -399,6 +392,7 @@ def main():
     if importlib.util.find_spec("torch") is None:
         print("no PyTorch here; python3 -m venv V && V/bin/pip install torch==2.15.0")
         return 77
+    torch_zygote.serve(SOCKET)
     import torch
     import torch._dynamo  # noqa: F401
     import torch.distributed.run  # noqa: F401
@@ -429,6 +423,7 @@ def main():
             show(row, args.rank)
             count += 1
             wrong += not is_right(row, args.rank)
+    os.unlink(SOCKET)
     print(f"\n{count} rows, {wrong} of ddprove's wrong")
     return 1 if wrong else 0
 

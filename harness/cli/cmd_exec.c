@@ -29,6 +29,13 @@ static void print_finding(void *context, const struct harness_finding *finding)
     (void)fputc('\n', stderr);
 }
 
+/* The verdict was said; now it is known which call the rank owes. */
+static void print_owed(void *context, const struct harness_finding *finding)
+{
+    (void)context;
+    (void)fprintf(stderr, "ddprove: %s\n", finding->text);
+}
+
 /* The innermost calls of its first thread. */
 static void print_stack(void *context, uint32_t rank, const char *text)
 {
@@ -321,6 +328,7 @@ int cli_exec(const struct cli_options *options)
     struct harness_exec_config config = {.is_left = options->is_left,
                                          .limits = harness_exec_limits(limit_s * DDP_NS_PER_S),
                                          .on_finding = print_finding,
+                                         .on_owed = print_owed,
                                          .on_stack = print_stack};
     struct ddp_err err = {{0}};
     struct ddp_mem_pool *pool;

@@ -338,6 +338,10 @@ ddp_status harness_exec_run(const struct harness_exec_config *config,
     while (status == DDP_OK && job.alive_count > 0) {
         status = step(&job);
     }
+    if (status == DDP_OK && job.end_ns == UINT64_MAX) {
+        harness_observed_end(job.observed);
+        status = judge(&job);
+    }
     if (status != DDP_OK) {
         harness_exec_signal(&job, SIGKILL);
         while (job.alive_count > 0) {

@@ -52,6 +52,9 @@ struct harness_exec_config {
     /* What was found, as soon as it was; each culprit of a kind of error once.
      * NULL: nobody asks. */
     void (*on_finding)(void *context, const struct harness_finding *finding);
+    /* A rank's end was said before anybody had come to the call that it owes, which is known now:
+     * what was found, in full. NULL: nobody asks. */
+    void (*on_owed)(void *context, const struct harness_finding *finding);
     /* Where a rank of a hang stands, as a tool of the system says it. NULL: nobody asks. */
     void (*on_stack)(void *context, uint32_t rank, const char *text);
     void *context;

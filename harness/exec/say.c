@@ -187,6 +187,30 @@ static void take_back(struct exec_job *job, struct harness_finding *result)
     }
 }
 
+/* A rank that dies between two calls is named at once. Which call it owes is known once others have
+ * come to it: until the job is ended that is added to what was said. */
+static void add_owed(struct exec_job *job, const struct harness_finding *finding)
+{
+    for (size_t i = 0; i < job->findings->count; i++) {
+        struct harness_finding *earlier = &job->findings->items[i];
+        int64_t detect_ns = earlier->detect_ns;
+
+        if (earlier->verdict != finding->verdict || earlier->op.is_set || !finding->op.is_set ||
+            harness_verdict_family(earlier->verdict) != HARNESS_FAMILY_CRASH ||
+            !harness_rank_set_is_subset(&finding->culprits, &earlier->culprits) ||
+            !harness_rank_set_is_subset(&earlier->culprits, &finding->culprits)) {
+            continue;
+        }
+        harness_finding_free(earlier);
+        *earlier = harness_finding_copy(finding, job->findings->mem);
+        earlier->detect_ns = detect_ns;
+        job->findings->is_failed |= harness_finding_is_failed(earlier);
+        if (job->config->on_owed != NULL) {
+            job->config->on_owed(job->config->context, earlier);
+        }
+    }
+}
+
 /* Of what shows now: what the rest may follow from, or the rest. */
 static void add_new(struct exec_job *job, struct harness_findings *now, bool are_results)
 {
@@ -214,4 +238,7 @@ void harness_exec_say(struct exec_job *job, struct harness_findings *now)
 {
     add_new(job, now, true);
     add_new(job, now, false);
+    for (size_t i = 0; i < now->count; i++) {
+        add_owed(job, &now->items[i]);
+    }
 }

@@ -47,6 +47,7 @@ struct observed_model {
     uint64_t first;               /* number of updates[0] */
     struct observed_update *updates;
     size_t count, capacity;
+    struct observed_update before; /* the one before updates[0], judged; its table NULL: none was */
 };
 
 /* --- the samples --- */
@@ -117,6 +118,8 @@ struct harness_observed {
     struct observed_model *models; /* [world_size] */
     struct observed_table *tables;
     uint64_t next_update;  /* the next one to be judged */
+    uint64_t seen_update;  /* up to this one, without it, all were reported at the last look */
+    bool is_ended;         /* nothing more comes */
     bool is_model_wrong;   /* a finding was made of it, or of what leads to it: not compared more */
     bool is_model_strange; /* what was reported of it makes no sense */
     struct harness_watch_account replicas, update;
@@ -169,12 +172,16 @@ bool observed_is_complete(const struct harness_observed *observed);
 /* Some entries of some rank are lost. */
 bool observed_has_lost(const struct harness_observed *observed);
 
-/* model.c */
+/* model_report.c */
 void observed_take_model(struct harness_observed *observed, uint32_t rank,
                          const struct guest_entry *entry);
+/* Of all ranks, as it has been judged. */
+void observed_forget_update(struct harness_observed *observed, uint64_t number);
+void observed_free_model(struct harness_observed *observed);
+
+/* model.c */
 void observed_judge_model(struct harness_observed *observed, const struct harness_findings *earlier,
                           struct harness_findings *out);
-void observed_free_model(struct harness_observed *observed);
 /* What a rank reported of an update that is not judged yet; NULL: nothing. */
 static inline const struct observed_update *
 observed_update_of(const struct harness_observed *observed, uint32_t rank, uint64_t number)

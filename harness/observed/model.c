@@ -9,200 +9,6 @@
 #include "harness/observed/internal.h"
 #include "harness/watch/analyse.h"
 
-/* --- what ranks report
- * --------------------------------------------------------------------------------------------
- */
-
-static void take_tensor(struct harness_observed *observed, struct observed_model *model,
-                        const struct guest_entry *entry)
-{
-    const uint64_t index = entry->arg[0];
-    const uint64_t count = entry->arg[4];
-    struct observed_table *table = model->table;
-
-    if (index == 0 && count > 0 && count <= OBSERVED_TENSORS_MAX) {
-        table = ddp_mem_array(observed->mem, 1, sizeof *table);
-        if (table != NULL) {
-            table->tensors = ddp_mem_array(observed->mem, count, sizeof *table->tensors);
-            table->count = (uint32_t)count;
-            table->next = observed->tables;
-            observed->tables = table;
-        }
-        if (table == NULL || table->tensors == NULL) {
-            observed->is_failed = true;
-            model->table = NULL;
-            return;
-        }
-        model->table = table;
-    }
-    if (table == NULL || index >= table->count || count != table->count) {
-        observed->is_model_strange = true;
-        return;
-    }
-    table->tensors[index].role = entry->arg[1];
-    table->tensors[index].dtype = entry->arg[2];
-    table->tensors[index].elem_count = entry->arg[3];
-}
-
-static void take_name(struct harness_observed *observed, struct observed_model *model,
-                      const struct guest_entry *entry)
-{
-    const uint32_t index = (uint32_t)entry->arg[0];
-
-    if (model->table == NULL || index >= model->table->count) {
-        observed->is_model_strange = true;
-        return;
-    }
-    harness_watch_add_part(model->table->tensors[index].name, entry->arg[0] >> 32, &entry->arg[1]);
-}
-
-/* The update that the rank is reporting; NULL: it cannot be kept. */
-static struct observed_update *open_update(struct harness_observed *observed,
-                                           struct observed_model *model, uint32_t step)
-{
-    struct observed_update *update = model->count > 0 ? &model->updates[model->count - 1] : NULL;
-    struct observed_update *updates;
-
-    if (model->table == NULL) {
-        observed->is_model_strange = true;
-        return NULL;
-    }
-    if (update != NULL && !update->is_closed) {
-        observed->is_model_strange = observed->is_model_strange || update->table != model->table;
-        return update->table == model->table ? update : NULL;
-    }
-    updates = ddp_mem_grow(observed->mem, model->updates, model->count, &model->capacity,
-                           sizeof *updates);
-    if (updates == NULL) {
-        observed->is_failed = true;
-        return NULL;
-    }
-    model->updates = updates;
-    update = &updates[model->count];
-    *update = (struct observed_update){.step = step, .table = model->table};
-    update->parts = ddp_mem_array(observed->mem, (size_t)model->table->count * OBSERVED_PARTS,
-                                  sizeof *update->parts);
-    update->options = ddp_mem_array(observed->mem, model->table->count, sizeof *update->options);
-    model->count++;
-    if (update->parts == NULL || update->options == NULL) {
-        observed->is_failed = true;
-        return NULL;
-    }
-    return update;
-}
-
-static double value_of(uint64_t bits)
-{
-    double value;
-
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static void take_option(struct observed_options *options, const struct guest_entry *entry)
-{
-    if ((enum guest_event)(entry->place >> 56) == GUEST_EVENT_OPTION) {
-        options->kind = (uint32_t)(entry->arg[1] & 0xff);
-        options->is_nesterov = entry->arg[1] >> 8 != 0;
-        options->lr = value_of(entry->arg[2]);
-        options->decay = value_of(entry->arg[3]);
-        options->updates = entry->arg[4];
-    } else {
-        options->first = value_of(entry->arg[1]);
-        options->second = value_of(entry->arg[2]);
-        options->eps = value_of(entry->arg[3]);
-        options->is_there = true;
-    }
-}
-
-/* Of the update that is under way. */
-static void take_update(struct harness_observed *observed, uint32_t rank,
-                        const struct guest_entry *entry)
-{
-    struct observed_model *model = &observed->models[rank];
-    struct observed_update *update = open_update(observed, model, (uint32_t)entry->place);
-
-    if (update == NULL) {
-        return;
-    }
-    if ((enum guest_event)(entry->place >> 56) == GUEST_EVENT_UPDATED) {
-        update->is_closed = true;
-        update->step = (uint32_t)entry->place;
-        observed->is_model_strange = observed->is_model_strange ||
-                                     entry->arg[0] != model->first + model->count - 1 ||
-                                     entry->arg[1] != update->table->count;
-        return;
-    }
-    if (entry->arg[0] >= update->table->count) {
-        observed->is_model_strange = true;
-    } else if ((enum guest_event)(entry->place >> 56) != GUEST_EVENT_STATE) {
-        take_option(&update->options[entry->arg[0]], entry);
-    } else if (entry->arg[1] < OBSERVED_PARTS) {
-        update->parts[entry->arg[0] * OBSERVED_PARTS + entry->arg[1]] =
-            (struct observed_part){true, entry->arg[2]};
-    }
-}
-
-void observed_take_model(struct harness_observed *observed, uint32_t rank,
-                         const struct guest_entry *entry)
-{
-    /* What is not judged any more is not kept: a job may be left to go on. */
-    if (observed->is_failed || observed->is_model_wrong || observed->is_model_strange) {
-        return;
-    }
-    switch ((enum guest_event)(entry->place >> 56)) {
-    case GUEST_EVENT_TENSOR:
-        take_tensor(observed, &observed->models[rank], entry);
-        break;
-    case GUEST_EVENT_TENSOR_NAME:
-        take_name(observed, &observed->models[rank], entry);
-        break;
-    default:
-        take_update(observed, rank, entry);
-        break;
-    }
-}
-
-static void free_update(const struct harness_observed *observed, struct observed_update *update)
-{
-    ddp_mem_free(observed->mem, update->parts);
-    ddp_mem_free(observed->mem, update->options);
-}
-
-/* Updates are few: all ranks come to them at about the same time. */
-static void forget_update(struct harness_observed *observed, uint64_t number)
-{
-    for (uint32_t r = 0; r < observed->watch->world_size; r++) {
-        struct observed_model *model = &observed->models[r];
-
-        if (model->count > 0 && model->first == number) {
-            free_update(observed, &model->updates[0]);
-            model->count--;
-            memmove(model->updates, model->updates + 1, model->count * sizeof *model->updates);
-        }
-        model->first = number + 1;
-    }
-}
-
-void observed_free_model(struct harness_observed *observed)
-{
-    for (uint32_t r = 0; r < observed->watch->world_size; r++) {
-        struct observed_model *model = &observed->models[r];
-
-        for (size_t i = 0; i < model->count; i++) {
-            free_update(observed, &model->updates[i]);
-        }
-        ddp_mem_free(observed->mem, model->updates);
-    }
-    while (observed->tables != NULL) {
-        struct observed_table *table = observed->tables;
-
-        observed->tables = table->next;
-        ddp_mem_free(observed->mem, table->tensors);
-        ddp_mem_free(observed->mem, table);
-    }
-}
-
 /* --- one update
  * ---------------------------------------------------------------------------------------------------
  */
@@ -344,6 +150,73 @@ static void add_steps(const struct comparison *the, const struct observed_camps 
     harness_findings_add(out, &finding);
 }
 
+enum movement { STOOD_STILL, MOVED_IN_ALL, MOVED_IN_PART };
+
+/* In how many of its parameters the rank's model is another one than after the update before. */
+static enum movement movement_of(const struct comparison *the, uint32_t rank)
+{
+    const struct observed_update *now = update_at(the, rank);
+    const struct observed_update *before = &the->observed->models[rank].before;
+    uint32_t moved = 0;
+    uint32_t count = 0;
+
+    for (uint32_t t = 0; before->table == now->table && t < now->table->count; t++) {
+        const size_t at = (size_t)t * OBSERVED_PARTS + GUEST_PART_DATA;
+
+        if (now->table->tensors[t].role != DDPROVE_GUEST_PARAMETER) {
+            continue;
+        }
+        if (!now->parts[at].is_there || !before->parts[at].is_there) {
+            return MOVED_IN_PART; /* nobody knows */
+        }
+        count++;
+        moved += now->parts[at].hash != before->parts[at].hash;
+    }
+    return count < 2        ? MOVED_IN_PART
+           : moved == 0     ? STOOD_STILL
+           : moved == count ? MOVED_IN_ALL
+                            : MOVED_IN_PART;
+}
+
+/* Some ranks' models are what they were before, and all parameters of the others have moved, as an
+ * update moves them and no error behind it does. False: it is not so. */
+static bool add_still(const struct comparison *the, struct harness_findings *out)
+{
+    const struct harness_observed *observed = the->observed;
+    struct harness_rank_set still = harness_rank_set_in(out->mem);
+    struct harness_finding finding;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+    bool is_moved = false;
+
+    for (uint32_t r = 0; r < observed->watch->world_size; r++) {
+        const enum movement movement =
+            observed->watch->ranks[r].is_attached ? movement_of(the, r) : MOVED_IN_ALL;
+
+        if (movement == MOVED_IN_PART) {
+            return false;
+        }
+        if (movement == STOOD_STILL) {
+            harness_rank_set_add(&still, r);
+        }
+        is_moved = is_moved || (movement == MOVED_IN_ALL && observed->watch->ranks[r].is_attached);
+    }
+    if (harness_rank_set_is_empty(&still) || !is_moved) {
+        return false;
+    }
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_STALE, HARNESS_ORACLE_REPLICAS,
+                         HARNESS_MODE_BITWISE);
+    finding.culprits = still;
+    finding.phase = DDP_PHASE_OPTIMIZER;
+    finding.step = (int32_t)update_at(the, harness_rank_set_at(&still, 0))->step;
+    harness_watch_say(&finding,
+                      "after update %llu, in step %d, all parameters of rank %s are what they were "
+                      "before, and those of the others are not: it left the update out",
+                      (unsigned long long)the->number, finding.step,
+                      harness_rank_set_text(&still, ranks));
+    harness_findings_add(out, &finding);
+    return true;
+}
+
 static void add_values(const struct comparison *the, const struct observed_camps *camps,
                        struct harness_findings *out)
 {
@@ -353,6 +226,9 @@ static void add_values(const struct comparison *the, const struct observed_camps
     uint32_t ranks[2] = {0, 0};
     const struct observed_tensor *tensor;
 
+    if (add_still(the, out)) {
+        return;
+    }
     /* In the first report nobody can say whether the ranks began alike. */
     begin(the, the->number == 1 ? HARNESS_VERDICT_MISMATCH_MODEL : HARNESS_VERDICT_VALUE_DIVERGED,
           camps, out, &finding);
@@ -471,13 +347,47 @@ static bool is_reported(const struct harness_observed *observed, uint64_t number
     return observed_is_complete(observed);
 }
 
+/* Ranks have posted different calls, and who of them is wrong is not known yet: that is the cause,
+ * and what came of it is not said before it. */
+static bool is_undecided(const struct harness_observed *observed)
+{
+    const struct harness_watch *watch = observed->watch;
+
+    for (size_t g = 0; g < watch->group_count; g++) {
+        if (watch->groups[g].differs_ns != 0 && !watch->groups[g].is_wrong) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Behind the last update that all ranks have reported. */
+static uint64_t reported_until(const struct harness_observed *observed)
+{
+    uint64_t number = observed->next_update;
+
+    while (is_reported(observed, number)) {
+        number++;
+    }
+    return number;
+}
+
+/* Ranks are read one after the other: a report may be read that another rank's call led to, and
+ * that call not yet. By the next look it has been. */
 void observed_judge_model(struct harness_observed *observed, const struct harness_findings *earlier,
                           struct harness_findings *out)
 {
+    const uint64_t reported = reported_until(observed);
+    const uint64_t until = observed->is_ended ? reported : observed->seen_update;
+
+    observed->seen_update = reported;
+    if (!observed->is_ended && is_undecided(observed)) {
+        return;
+    }
     while (!observed->is_failed && !observed->is_model_wrong && !observed->is_model_strange &&
-           is_reported(observed, observed->next_update)) {
+           observed->next_update < until) {
         observed->is_model_wrong = !judge_update(observed, observed->next_update, earlier, out);
-        forget_update(observed, observed->next_update);
+        observed_forget_update(observed, observed->next_update);
         observed->next_update++;
     }
 }

@@ -34,7 +34,8 @@ ddp_status harness_observed_create(struct harness_watch *watch, struct harness_o
     if (observed == NULL) {
         return DDP_E_NOMEM;
     }
-    *observed = (struct harness_observed){.watch = watch, .mem = mem, .next_update = 1};
+    *observed =
+        (struct harness_observed){.watch = watch, .mem = mem, .next_update = 1, .seen_update = 1};
     observed->models = ddp_mem_array(mem, watch->world_size, sizeof *observed->models);
     observed->epoch_of = ddp_mem_array(mem, watch->world_size, sizeof *observed->epoch_of);
     observed->passes = ddp_mem_array(mem, watch->world_size, sizeof *observed->passes);
@@ -84,6 +85,11 @@ void harness_observed_judge(struct harness_observed *observed,
         observed_judge_usage(observed, out);
     }
     observed_judge_keys(observed, out);
+}
+
+void harness_observed_end(struct harness_observed *observed)
+{
+    observed->is_ended = true;
 }
 
 bool harness_observed_is_pending(const struct harness_observed *observed, uint32_t rank)

@@ -21,6 +21,8 @@ void harness_observed_destroy(struct harness_observed *observed);
  * all findings so far; out may hold those of this look. out->mem: a pool. */
 void harness_observed_judge(struct harness_observed *observed,
                             const struct harness_findings *earlier, struct harness_findings *out);
+/* The job has ended and was read to its end: the next time nothing is held back. */
+void harness_observed_end(struct harness_observed *observed);
 /* Something is known to be wrong with the rank that is not said yet, since others may come to the
  * same: that it ends by an error follows from it. */
 bool harness_observed_is_pending(const struct harness_observed *observed, uint32_t rank);

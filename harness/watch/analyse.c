@@ -8,6 +8,20 @@
 
 /* --- ranks that are gone ---------------------------------------------------------------------- */
 
+/* The call that it owes may be of a later step than it came to. */
+static void say_where_it_ended(const struct harness_watch *watch, uint32_t rank,
+                               struct harness_finding *finding)
+{
+    const struct harness_finding own = *finding;
+
+    harness_watch_say_where(watch, rank, finding);
+    if (watch->ranks[rank].is_attached) {
+        finding->step = own.step;
+        finding->micro = own.micro;
+        finding->phase = own.phase;
+    }
+}
+
 static void find_gone(const struct harness_watch *watch, struct harness_findings *out)
 {
     for (uint32_t r = 0; r < watch->world_size; r++) {
@@ -34,7 +48,7 @@ static void find_gone(const struct harness_watch *watch, struct harness_findings
                               self->state == HARNESS_WATCH_EXITED ? "ended"
                                                                   : "said that it was done");
         }
-        harness_watch_say_where(watch, r, &finding);
+        say_where_it_ended(watch, r, &finding);
         if (verdict == HARNESS_VERDICT_CRASH_FINISHED_EARLY &&
             harness_watch_is_either(watch, r, &others)) {
             harness_rank_set_add_all(&finding.culprits, &others);

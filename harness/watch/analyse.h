@@ -119,6 +119,13 @@ enum harness_watch_habit harness_watch_habit_of(const struct harness_watch *watc
                                                 uint64_t seq, const struct harness_watch_call *call,
                                                 bool is_step_judged, uint32_t length);
 
+/* How many calls like this one each of the last steps before `step` had; 0: not all had as many, or
+ * they are too few to tell. *out_made: how many there are in it before `seq`. */
+uint32_t harness_watch_usual_in_step(const struct harness_watch *watch,
+                                     const struct harness_watch_group *group, uint64_t seq,
+                                     const struct harness_watch_call *call, uint32_t step,
+                                     uint32_t *out_made);
+
 /* Of a group's calls those that nobody needs any more are given up. */
 void harness_watch_forget(struct harness_watch *watch, struct harness_watch_group *group);
 

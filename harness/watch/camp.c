@@ -69,14 +69,47 @@ static uint32_t pick_by_habit(const struct harness_watch *watch,
     return count;
 }
 
-/* The same call may have been posted in different steps: then the step that was due tells. */
+/* Index of the one camp that posts such a call as often in a step as all did in the steps before;
+ * count: none, or several are. All posted the same call, in different steps. */
+static uint32_t pick_by_step(const struct harness_watch *watch,
+                             const struct harness_watch_group *group, uint64_t seq,
+                             const struct harness_watch_camp *camps, uint32_t count)
+{
+    uint32_t first = camps[0].call->step;
+    uint32_t found = count;
+    uint32_t usual;
+    uint32_t made;
+
+    for (uint32_t c = 1; c < count; c++) {
+        if (!harness_watch_is_alike(camps[c].call, camps[0].call)) {
+            return count;
+        }
+        first = camps[c].call->step < first ? camps[c].call->step : first;
+    }
+    usual = harness_watch_usual_in_step(watch, group, seq, camps[0].call, first, &made);
+    for (uint32_t c = 0; usual > 0 && c < count; c++) {
+        const bool is_usual = camps[c].call->step == first
+                                  ? made < usual
+                                  : camps[c].call->step == first + 1 && made == usual;
+
+        if (is_usual && found < count) {
+            return count;
+        }
+        found = is_usual ? c : found;
+    }
+    return found;
+}
+
+/* The same call may have been posted in different steps: then the step that was due tells, or how
+ * many such calls a step has. */
 static uint32_t pick_expected(const struct harness_watch *watch,
                               const struct harness_watch_group *group, uint64_t seq,
                               const struct harness_watch_camp *camps, uint32_t count)
 {
-    const uint32_t by_call = pick_by_habit(watch, group, seq, camps, count, false);
+    uint32_t picked = pick_by_habit(watch, group, seq, camps, count, false);
 
-    return by_call < count ? by_call : pick_by_habit(watch, group, seq, camps, count, true);
+    picked = picked < count ? picked : pick_by_habit(watch, group, seq, camps, count, true);
+    return picked < count ? picked : pick_by_step(watch, group, seq, camps, count);
 }
 
 uint32_t harness_watch_pick_right(const struct harness_watch *watch,

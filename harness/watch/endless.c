@@ -89,6 +89,48 @@ static bool find_idle(const struct harness_watch *watch, const struct harness_ra
     return true;
 }
 
+/* Others have the result of the call that these ranks are still inside, and wait for them in a
+ * later one: whatever they do inside, it is their own. False: there are no such ranks. */
+static bool find_left_inside(const struct harness_watch *watch,
+                             const struct harness_rank_set *inside, struct harness_findings *out)
+{
+    struct harness_rank_set left = harness_rank_set_in(out->mem);
+    struct harness_finding finding;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+    const struct harness_watch_wait *wait;
+    const struct harness_watch_group *group;
+
+    for (uint32_t i = 0; i < harness_rank_set_count(inside); i++) {
+        const uint32_t rank = harness_rank_set_at(inside, i);
+
+        wait = &watch->ranks[rank].waits[0];
+        if (!guest_wait_is_of_ranks(wait->seq) &&
+            watch->groups[wait->group].done_seq >= wait->seq &&
+            harness_watch_is_needed(watch, rank, NULL)) {
+            harness_rank_set_add(&left, rank);
+        }
+    }
+    if (harness_rank_set_is_empty(&left)) {
+        return false;
+    }
+    wait = &watch->ranks[harness_rank_set_at(&left, 0)].waits[0];
+    group = &watch->groups[wait->group];
+    harness_watch_begin(watch, HARNESS_VERDICT_HANG_HOST, HARNESS_MODE_BUDGET,
+                        harness_rank_set_at(&left, 0), out, &finding);
+    finding.culprits = left;
+    harness_watch_say(&finding, "rank %s is still inside ", harness_rank_set_text(&left, ranks));
+    harness_watch_say_call(watch, group, wait->seq, harness_watch_any_call(watch, group, wait->seq),
+                           &finding);
+    harness_watch_say(&finding,
+                      ", of which others have the result, and nothing has moved for %.1f s",
+                      (double)(watch->now_ns - watch->change_ns) / 1e9);
+    harness_watch_set_op(group, wait->seq, harness_watch_any_call(watch, group, wait->seq),
+                         &finding);
+    harness_watch_add_victims(watch, &finding);
+    harness_findings_add(out, &finding);
+    return true;
+}
+
 /* All members have come to a call, and it does not end: nothing has changed for as long as others
  * may wait. */
 void harness_watch_find_endless(const struct harness_watch *watch,
@@ -115,7 +157,7 @@ void harness_watch_find_endless(const struct harness_watch *watch,
         find_unseen(watch, out);
         return;
     }
-    if (find_idle(watch, &inside, out)) {
+    if (find_idle(watch, &inside, out) || find_left_inside(watch, &inside, out)) {
         return;
     }
     harness_watch_begin(watch, HARNESS_VERDICT_HANG_CYCLE, HARNESS_MODE_BUDGET,

@@ -25,8 +25,30 @@ static bool is_needed(const struct harness_watch *watch, uint32_t rank)
            harness_watch_unchanged_ns(watch) >= HARNESS_WATCH_CYCLE_HOLD_NS;
 }
 
-/* Somebody waits for the rank, or has failed in a call that this one owes: who fails waits no more.
- */
+/* The rank has left, as if all were well, inside a call that did not fail on it: the first one that
+ * another rank has posted, has not seen done, and failed in. */
+static bool has_left_inside(const struct harness_watch *watch, uint32_t rank,
+                            const struct harness_watch_member *own,
+                            const struct harness_watch_member *other)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    if (self->state != HARNESS_WATCH_EXITED || self->code != 0 || self->is_detached ||
+        own->has_broken) {
+        return false;
+    }
+    for (size_t i = 0; i < other->call_count; i++) {
+        if (!other->calls[i].is_done) {
+            const struct harness_watch_call *call = harness_watch_call_at(own, other->kept_seq + i);
+
+            return call != NULL && !call->is_done;
+        }
+    }
+    return false;
+}
+
+/* Somebody waits for the rank, or has failed in a call that this one owes, or left in the middle:
+ * who fails waits no more. */
 static bool is_missed(const struct harness_watch *watch, uint32_t rank)
 {
     for (size_t g = 0; g < watch->group_count; g++) {
@@ -35,7 +57,8 @@ static bool is_missed(const struct harness_watch *watch, uint32_t rank)
         for (uint32_t r = 0; own->is_there && r < watch->world_size; r++) {
             const struct harness_watch_member *other = &watch->groups[g].members[r];
 
-            if (r != rank && other->is_there && other->has_broken && other->posted > own->posted) {
+            if (r != rank && other->is_there && other->has_broken &&
+                (other->posted > own->posted || has_left_inside(watch, rank, own, other))) {
                 return true;
             }
         }

@@ -132,6 +132,32 @@ enum harness_watch_habit harness_watch_habit_of(const struct harness_watch *watc
                                 : HARNESS_WATCH_SELDOM;
 }
 
+uint32_t harness_watch_usual_in_step(const struct harness_watch *watch,
+                                     const struct harness_watch_group *group, uint64_t seq,
+                                     const struct harness_watch_call *call, uint32_t step,
+                                     uint32_t *out_made)
+{
+    uint32_t made[TIMES_MIN + 1] = {0}; /* in the step itself, and in those before it */
+
+    for (uint64_t s = seq - 1; s > 0; s--) {
+        const struct harness_watch_call *earlier = harness_watch_any_call(watch, group, s);
+
+        if (earlier == NULL || earlier->step + TIMES_MIN < step) {
+            break;
+        }
+        if (earlier->step <= step) {
+            made[step - earlier->step] += harness_watch_is_alike(earlier, call);
+        }
+    }
+    *out_made = made[0];
+    for (uint32_t i = 2; i <= TIMES_MIN; i++) {
+        if (made[i] != made[1]) {
+            return 0;
+        }
+    }
+    return made[1];
+}
+
 /* Calls that nobody needs any more: all members have posted them, or they are not compared, and
  * their successors say what followed. */
 enum { KEPT_CALLS = 4096 };

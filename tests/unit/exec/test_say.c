@@ -1,5 +1,6 @@
 /* Which findings stand on their own, however late their cause shows. */
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ddpcore/base/mem.h"
@@ -114,4 +115,49 @@ CT_TEST(say, who_left_a_call_out_ends_before_the_others)
     CT_CHECK_EQ_U64(say_left_out(1, HARNESS_VERDICT_MISMATCH_MISSING), 1);
     CT_CHECK_EQ_U64(say_left_out(0, HARNESS_VERDICT_MISMATCH_MISSING), 2);
     CT_CHECK_EQ_U64(say_left_out(1, HARNESS_VERDICT_MISMATCH_COUNT), 2);
+}
+
+static void note(void *context, const struct harness_finding *finding)
+{
+    (void)snprintf(context, sizeof finding->text, "%s", finding->text);
+}
+
+/* Rank 1 dies between two calls; in a later look the other one has come to the call that it owes,
+ * and later still to another one. */
+CT_TEST(say, which_call_a_dead_rank_owes_is_added)
+{
+    char said[sizeof((struct harness_finding *)NULL)->text] = "";
+    struct ddp_mem_pool *pool;
+    struct harness_watch_rank ranks[2] = {{.state = HARNESS_WATCH_RUNNING}};
+    struct harness_findings all;
+
+    CT_REQUIRE(ddp_mem_pool_create(&pool) == DDP_OK);
+    const struct harness_exec_config config = {
+        .mem = ddp_mem_pool_mem(pool), .ranks = 2, .on_owed = note, .context = said};
+    struct harness_watch watch = {.world_size = 2, .ranks = ranks, .mem = config.mem};
+    struct exec_job job = {
+        .config = &config, .watch = &watch, .findings = &all, .linger_ns = UINT64_MAX};
+
+    harness_findings_init(&all, config.mem);
+    for (uint64_t look = 0; look < 3; look++) {
+        struct harness_findings now;
+        struct harness_finding finding;
+
+        harness_findings_init(&now, config.mem);
+        harness_finding_init(&finding, now.mem, HARNESS_VERDICT_CRASH_SIGNALED,
+                             HARNESS_ORACLE_MONITOR, HARNESS_MODE_PROVABLE);
+        harness_rank_set_add(&finding.culprits, 1);
+        finding.detect_ns = 5 + (int64_t)look;
+        finding.op.is_set = look > 0;
+        finding.op.seq = 7 + look;
+        harness_watch_say(&finding, "dead%s", look > 0 ? ", before its call" : "");
+        harness_findings_add(&now, &finding);
+        harness_exec_say(&job, &now);
+        CT_REQUIRE(all.count == 1);
+        CT_CHECK_STR(said, look > 0 ? "dead, before its call" : "");
+    }
+    CT_CHECK(all.items[0].op.is_set);
+    CT_CHECK_EQ_U64(all.items[0].op.seq, 8);
+    CT_CHECK_EQ_I64(all.items[0].detect_ns, 5);
+    ddp_mem_pool_destroy(pool);
 }

@@ -24,8 +24,9 @@ void fake_epoch_end(struct fake_report *fake, uint32_t rank);
 /* A batch of samples first, first + stride, ... */
 void fake_batch(struct fake_report *fake, uint32_t rank, uint32_t step, uint64_t first,
                 uint64_t stride, uint64_t count);
-/* Read and judge. Returns how many findings there are so far. */
+/* Read and judge, twice. Returns how many findings there are so far. */
 size_t fake_judge(struct fake_report *fake);
+size_t fake_judge_once(struct fake_report *fake);
 /* The only finding must be this one, of these ranks in this step, with these words. */
 void fake_expect(struct fake_report *fake, enum harness_verdict verdict, const char *ranks,
                  int32_t step, const char *words);

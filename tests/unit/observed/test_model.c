@@ -80,6 +80,98 @@ CT_TEST(replicas, of_two_camps_both_are_named)
     fake_close(&fake);
 }
 
+/* What one rank posted before another one's report may be read after it: what differs is said in
+ * the next look, or when there is none. */
+CT_TEST(replicas, that_differ_are_looked_at_again)
+{
+    for (int is_ended = 0; is_ended < 2; is_ended++) {
+        struct fake_report fake;
+
+        open_with_tables(&fake, 3);
+        for (uint32_t r = 0; r < 3; r++) {
+            fake_update(&fake, r, 0, r == 2);
+        }
+        CT_CHECK_EQ_U64(fake_judge_once(&fake), 0);
+        if (is_ended) {
+            harness_observed_end(fake.observed);
+        }
+        CT_CHECK_EQ_U64(fake_judge_once(&fake), 1);
+        fake_close(&fake);
+    }
+}
+
+/* As long as it is not known who of the ranks has posted a wrong call, what came of it waits. */
+CT_TEST(replicas, that_differ_behind_an_open_question)
+{
+    for (int is_ended = 0; is_ended < 2; is_ended++) {
+        struct fake_report fake;
+
+        open_with_tables(&fake, 2);
+        update_all(&fake, 2, 0);
+        CT_CHECK_EQ_U64(fake_judge(&fake), 0);
+        fake_update(&fake, 0, 1, 1);
+        fake_update(&fake, 1, 1, 2);
+        fake.job.watch.groups[0].differs_ns = fake.job.now_ns;
+        CT_CHECK_EQ_U64(fake_judge(&fake), 0);
+        if (is_ended) {
+            harness_observed_end(fake.observed);
+        } else {
+            fake.job.watch.groups[0].is_wrong = true; /* it is known */
+        }
+        CT_CHECK_EQ_U64(fake_judge_once(&fake), 1);
+        fake_account(&fake, HARNESS_ORACLE_REPLICAS, 2, "");
+        fake_close(&fake);
+    }
+}
+
+/* All three parameters, as they are told. */
+static void show(struct fake_report *fake, uint32_t rank, uint32_t step, uint64_t a, uint64_t b,
+                 uint64_t c)
+{
+    struct guest_page *page = guest_arena_page(fake->job.arena.head, rank);
+    const uint64_t hashes[TABLE] = {a, b, c};
+
+    fake_step(&fake->job, rank, step);
+    for (uint32_t i = 0; i < TABLE; i++) {
+        fake_report(&fake->job, rank, GUEST_EVENT_STATE,
+                    (const uint64_t[GUEST_ARG_COUNT]){i, GUEST_PART_DATA, hashes[i]});
+    }
+    fake_report(&fake->job, rank, GUEST_EVENT_UPDATED,
+                (const uint64_t[GUEST_ARG_COUNT]){++page->update_count, TABLE});
+}
+
+/* A rank whose parameters are what they were left the update out, if all of the others' have moved;
+ * where some have, or one alone was changed behind an update of nothing, nobody can say that. */
+CT_TEST(replicas, of_which_one_stood_still)
+{
+    static const struct {
+        uint64_t of_0[TABLE], of_1[TABLE];
+        enum harness_verdict verdict;
+        const char *ranks, *words;
+    } cases[] = {
+        {{11, 12, 13}, {1, 2, 3}, HARNESS_VERDICT_VALUE_STALE, "1", "it left the update out"},
+        {{1, 2, 3}, {11, 12, 13}, HARNESS_VERDICT_VALUE_STALE, "0", "in step 1"},
+        {{1, 2, 13}, {1, 2, 3}, HARNESS_VERDICT_VALUE_DIVERGED, "0,1", "cannot be told"},
+        {{11, 12, 3}, {1, 2, 3}, HARNESS_VERDICT_VALUE_DIVERGED, "0,1", "cannot be told"},
+        {{11, 12, 13}, {11, 12, 14}, HARNESS_VERDICT_VALUE_DIVERGED, "0,1", "cannot be told"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fake_report fake;
+
+        open_with_tables(&fake, 2);
+        for (uint32_t r = 0; r < 2; r++) {
+            const uint64_t *then = r == 0 ? cases[i].of_0 : cases[i].of_1;
+
+            show(&fake, r, 0, 1, 2, 3);
+            show(&fake, r, 1, then[0], then[1], then[2]);
+        }
+        (void)fake_judge(&fake);
+        fake_expect(&fake, cases[i].verdict, cases[i].ranks, 1, cases[i].words);
+        fake_close(&fake);
+    }
+}
+
 CT_TEST(replicas, that_begin_differently)
 {
     struct fake_report fake;

@@ -111,6 +111,7 @@ static void judge(const struct harness_watch_arena *arena, struct outcome *out)
     harness_findings_init(&findings, ddp_mem_pool_mem(pool));
     harness_findings_init(&earlier, ddp_mem_pool_mem(pool));
     harness_watch_read(&watch, 1);
+    harness_observed_end(observed);
     harness_observed_judge(observed, &earlier, &findings);
     harness_observed_account(observed, &out->accounts);
     CT_CHECK(!harness_observed_is_failed(observed));

@@ -401,6 +401,31 @@ CT_TEST(endless, a_rank_that_does_not_wait_for_what_it_posted)
     fake_job_close(&job);
 }
 
+/* All have come to a call and the others have gone on to the next one, in which they wait for the
+ * one that is still inside. */
+CT_TEST(endless, a_rank_inside_what_others_have_the_result_of)
+{
+    struct fake_job job;
+    const struct harness_finding *finding;
+
+    fake_job_begin(&job, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        fake_wait(&job, r, 0, WORLD, fake_post(&job, r, WORLD, 10, 0));
+    }
+    for (uint32_t r = 0; r < 3; r += 2) {
+        fake_wait(&job, r, 0, WORLD, 0);
+        fake_done(&job, r, WORLD, 1);
+        fake_wait(&job, r, 0, WORLD, fake_post(&job, r, WORLD, 20, 0));
+    }
+    fake_look(&job, MS);
+    fake_look(&job, job.limits.silent_ns);
+    finding = fake_only(&job, HARNESS_VERDICT_HANG_HOST, "1");
+    CT_CHECK_EQ_U64(finding->op.seq, 1);
+    CT_CHECK_EQ_U64(harness_rank_set_count(&finding->victims), 2);
+    CT_CHECK(strstr(finding->text, "of which others have the result") != NULL);
+    fake_job_close(&job);
+}
+
 /* --- messages, one way and back
  * ----------------------------------------------------------------------------
  */

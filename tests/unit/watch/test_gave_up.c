@@ -253,3 +253,33 @@ CT_TEST(ends, a_rank_leaves_inside_its_last_call)
     (void)fake_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "1");
     fake_job_close(&job);
 }
+
+/* A rank ends with 0 before a call, or inside it; the other one fails in it, ends by that error,
+ * and waits no more when both are seen. Who has had the result owes nothing. */
+CT_TEST(ends, a_rank_fails_in_a_call_that_another_one_owes)
+{
+    enum { HAD_IT, LEFT_INSIDE, LEFT_BEFORE, CASES };
+
+    for (int owes = HAD_IT; owes < CASES; owes++) {
+        struct fake_job job;
+
+        fake_job_begin(&job, 2);
+        fake_post(&job, 0, 0, 10, 1);
+        if (owes != LEFT_BEFORE) {
+            fake_post(&job, 1, 0, 10, 1);
+        }
+        if (owes == HAD_IT) {
+            fake_done(&job, 1, 0, 1);
+        }
+        fake_launch(&job, 0, 0, 0, 0, GUEST_LAUNCH_FAILED);
+        fake_state(&job, 1, HARNESS_WATCH_EXITED, 0);
+        fake_state(&job, 0, HARNESS_WATCH_EXITED, 1);
+        fake_look(&job, MS);
+        if (owes != HAD_IT) {
+            (void)fake_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "1");
+        } else {
+            (void)fake_only(&job, HARNESS_VERDICT_CRASH_EXITED, "0");
+        }
+        fake_job_close(&job);
+    }
+}

@@ -13,35 +13,6 @@ static uint64_t op_of(enum ddprove_guest_kind kind)
     return guest_op_pack(kind, DDPROVE_GUEST_F32, DDPROVE_GUEST_SUM, 0);
 }
 
-/* --- ends
- * ------------------------------------------------------------------------------------------------------
- */
-
-/* A rank ends with 0 before a call; the other one fails in it, ends by that error, and waits no
- * more when both are seen. */
-CT_TEST(ends, a_rank_fails_in_a_call_that_another_one_owes)
-{
-    for (int owes = 0; owes < 2; owes++) {
-        struct fake_job job;
-
-        fake_job_begin(&job, 2);
-        fake_post(&job, 0, 0, 10, 1);
-        if (owes == 0) {
-            fake_post(&job, 1, 0, 10, 1);
-        }
-        fake_launch(&job, 0, 0, 0, 0, GUEST_LAUNCH_FAILED);
-        fake_state(&job, 1, HARNESS_WATCH_EXITED, 0);
-        fake_state(&job, 0, HARNESS_WATCH_EXITED, 1);
-        fake_look(&job, MS);
-        if (owes != 0) {
-            (void)fake_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, "1");
-        } else {
-            (void)fake_only(&job, HARNESS_VERDICT_CRASH_EXITED, "0");
-        }
-        fake_job_close(&job);
-    }
-}
-
 /* --- two camps
  * -------------------------------------------------------------------------------------------------
  */

@@ -71,3 +71,41 @@ CT_TEST(update_less, an_update_left_out_or_a_call_more)
     fake_only(&job, HARNESS_VERDICT_MISMATCH_EXTRA, "1");
     fake_job_close(&job);
 }
+
+/* One call a step, which one of two ranks leaves out or makes twice: four steps before tell which
+ * of them, with other calls in between that come once. So it is where buckets are built anew behind
+ * the first step. */
+CT_TEST(usual_in_step, of_two_ranks_one_goes_wrong)
+{
+    for (uint32_t steps = 3; steps <= 4; steps++) {
+        for (int is_left_out = 0; is_left_out < 2; is_left_out++) {
+            struct fake_job job;
+
+            fake_job_begin(&job, 2);
+            for (uint32_t s = 0; s < steps + 2; s++) {
+                for (uint32_t r = 0; r < 2; r++) {
+                    const uint32_t is_wrong = s == steps && r == 1;
+
+                    fake_step(&job, r, s);
+                    for (uint32_t i = 0; s == 1 && i < 2; i++) {
+                        fake_post(&job, r, 0, 7 + i, 0);
+                    }
+                    for (uint32_t i = 0; i < (is_left_out ? 1 - is_wrong : 1 + is_wrong); i++) {
+                        fake_post(&job, r, 0, 100, 1);
+                    }
+                }
+            }
+            fake_look(&job, 0);
+            if (steps == 4) {
+                fake_only(&job,
+                          is_left_out ? HARNESS_VERDICT_MISMATCH_MISSING
+                                      : HARNESS_VERDICT_MISMATCH_EXTRA,
+                          "1");
+            } else {
+                CT_REQUIRE(job.findings.count == 1);
+                CT_CHECK_EQ_U64(harness_rank_set_count(&job.findings.items[0].culprits), 2);
+            }
+            fake_job_close(&job);
+        }
+    }
+}

@@ -3,7 +3,7 @@
 Nothing here is in the way of a rank that no fault waits for."""
 import torch
 
-from ddprove_torch import ddp, forms, library
+from ddprove_torch import ddp, forms, library, nested
 
 _left_out = {}  # optimizer -> gradients that an update was not given
 _is_installed = False
@@ -58,7 +58,7 @@ def _watch_pass(wrapped):
 
 def _leave_out(optimizer_, _args, _kwargs):
     """An optimizer does nothing to parameters without a gradient."""
-    if library.guest.wants_at("optimizer/pre") and library.guest.come_to("optimizer/pre")[0] == 0:
+    if library.guest.wants_at("optimizer/pre") and not nested.is_inner(optimizer_) and library.guest.come_to("optimizer/pre")[0] == 0:
         parameters = [p for group in optimizer_.param_groups for p in group["params"]]
         _left_out[id(optimizer_)] = [(p, p.grad) for p in parameters]
         for p in parameters:
