@@ -37,6 +37,12 @@ void ddp_group_fini(struct ddp_group *group)
     }
 }
 
+void ddp_group_number_by(struct ddp_group *group, uint64_t *numbers)
+{
+    DDP_ASSERT(group->seq == 0);
+    group->numbers = numbers;
+}
+
 /* Record what ended the group; only the first time. cause: what the collective returned. */
 static ddp_status fail(struct ddp_group *group, const struct ddp_failure *failure, ddp_status cause)
 {
@@ -69,6 +75,22 @@ ddp_status ddp_group_revoke(struct ddp_group *group, ddp_status status, uint64_t
     }
     send_revocation(group, status, detail);
     return fail(group, &failure, status);
+}
+
+void ddp_group_follow(struct ddp_group *group, const struct ddp_group *failed)
+{
+    const struct ddp_failure *failure = &failed->failure;
+    const bool is_death = failure->status == DDP_E_PEER_DIED;
+
+    DDP_ASSERT(failure->status < DDP_OK);
+    if (group->failure.status != DDP_OK) {
+        return;
+    }
+    if (is_death ? failure->rank >= 0 : group->semantics == DDP_SEMANTICS_STRICT) {
+        send_revocation(group, failure->status,
+                        is_death ? (uint64_t)failure->rank : failure->detail);
+    }
+    group->failure = *failure;
 }
 
 static ddp_status fail_revoked(struct ddp_group *group, const struct ddp_revocation *revocation)
@@ -144,12 +166,26 @@ static enum ddp_fault_action pass_point(struct ddp_group *group, enum ddp_fault_
     return ddp_fault_point(group->env->faults, point, &context);
 }
 
+static uint64_t next_number(const struct ddp_group *group)
+{
+    return (group->numbers != NULL ? *group->numbers : group->seq) + 1;
+}
+
+static uint64_t take_number(struct ddp_group *group)
+{
+    group->seq = next_number(group);
+    if (group->numbers != NULL) {
+        *group->numbers = group->seq;
+    }
+    return group->seq;
+}
+
 static ddp_status post_numbered(struct ddp_group *group, struct ddp_coll_work *work)
 {
     ddp_status status;
 
     DDP_ASSERT(group->failure.status == DDP_OK);
-    work->seq = ++group->seq;
+    work->seq = take_number(group);
     work->status = DDP_PENDING;
     work->is_waited = false;
     ddp_recorder_call(group->env->recorder, work->seq);
@@ -185,7 +221,7 @@ static ddp_status post_duplicate(struct ddp_group *group, const struct ddp_coll_
     struct ddp_group_duplicate *duplicate = ddp_mem_array(group->env->mem, 1, sizeof(*duplicate));
 
     if (duplicate == NULL) {
-        return fail_from(group, DDP_E_NOMEM, group->seq + 1);
+        return fail_from(group, DDP_E_NOMEM, next_number(group));
     }
     duplicate->work.args = *args;
     duplicate->next = group->duplicates;
@@ -197,7 +233,7 @@ ddp_status ddp_group_post(struct ddp_group *group, struct ddp_coll_work *work)
 {
     enum ddp_fault_action action;
 
-    work->seq = group->seq + 1;
+    work->seq = next_number(group);
     work->status = group->failure.status;
     if (group->failure.status != DDP_OK) {
         return group->failure.status;

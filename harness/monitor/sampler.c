@@ -132,12 +132,13 @@ static void note_post(struct harness_sampler *sampler, uint32_t rank,
         return;
     }
     step = harness_program_step_of(program, entry->phase, entry->step);
-    if (harness_program_compare_step(program, entry->arg[0], step, &op, entry->arg[2]) !=
-        HARNESS_VERDICT_NONE) {
+    if (harness_program_compare_post(program, entry->arg[0], step, &op, entry->arg[2],
+                                     entry->arg[3]) != HARNESS_VERDICT_NONE) {
         self->deviation.is_set = true;
         self->deviation.seq = entry->arg[0];
         self->deviation.packed_op = entry->arg[1];
         self->deviation.elem_count = entry->arg[2];
+        self->deviation.comm = entry->arg[3];
         self->deviation.step = entry->step;
         self->deviation.phase = entry->phase;
     }
@@ -171,6 +172,7 @@ static void read_posts(struct harness_sampler *sampler, uint32_t rank)
         page->seq_posted = self->deviation.seq;
         page->posted_op = self->deviation.packed_op;
         page->posted_count = self->deviation.elem_count;
+        page->posted_comm = self->deviation.comm;
         page->posted_step = self->deviation.step;
         page->posted_phase = self->deviation.phase;
     }
@@ -287,6 +289,7 @@ static void analyse(struct harness_sampler *sampler, struct harness_cut *inout,
 
     *out_plan = config->plan;
     *out_program = config->program;
+    inout->program = config->program;
     if (regroup->is_open) {
         const struct harness_cut lost = harness_regroup_lost(regroup, inout);
 
@@ -294,6 +297,7 @@ static void analyse(struct harness_sampler *sampler, struct harness_cut *inout,
         *inout = harness_regroup_cut(regroup, inout);
         *out_plan = &regroup->plan;
         *out_program = &regroup->program;
+        inout->program = &regroup->program;
     }
     harness_monitor_analyse(*out_plan, *out_program, inout, findings);
     sampler->conclusions.is_failed |= regroup->is_failed;
@@ -365,6 +369,7 @@ bool harness_sampler_is_open(const struct harness_sampler *sampler)
                                     .now_ns = sampler->now_ns,
                                     .pages = sampler->pages,
                                     .processes = sampler->processes,
+                                    .program = sampler->config.program,
                                     .is_page_valid = sampler->is_page_valid};
 
     for (uint32_t r = 0; r < cut.world_size; r++) {

@@ -50,7 +50,7 @@ struct harness_sampler_rank {
      * the last post, and whatever is posted after the first wrong one follows from it. */
     struct {
         bool is_set;
-        uint64_t seq, packed_op, elem_count, step, phase;
+        uint64_t seq, packed_op, elem_count, comm, step, phase;
     } deviation;
     uint64_t alive_ns;         /* its last sign of life, */
     uint64_t paused_before_ns; /* and the sampler's paused_ns up to that */

@@ -6,7 +6,6 @@
 
 #include "ddpcore/base/text.h"
 #include "harness/plan/bucket.h"
-#include "harness/plan/posted.h"
 #include "harness/scenario/reader.h"
 #include "reference/model.h"
 
@@ -377,62 +376,6 @@ static ddp_status check_hook(const struct harness_reader *reader,
     return check_special_hook(reader, map, job);
 }
 
-/* One algorithm a kind: a group has one of each. */
-static ddp_status check_post(const struct harness_job *job, size_t index,
-                             enum ddp_algorithm_id of_kind[DDP_COLL_KIND_COUNT],
-                             struct ddp_err *err)
-{
-    struct harness_posted posted;
-
-    DDP_TRY(harness_posted_parse(job->posts.items[index], &posted, err));
-    if (posted.root >= job->ranks) {
-        return ddp_err_set(err, DDP_E_INVALID, "root %u of %u ranks", posted.root, job->ranks);
-    }
-    if (posted.elem_count * job->ranks > 4 * HARNESS_POSTED_ELEMS_MAX) {
-        return ddp_err_set(err, DDP_E_INVALID, "%llu elements for each of %u ranks: too many",
-                           (unsigned long long)posted.elem_count, job->ranks);
-    }
-    if (posted.algorithm != DDP_ALGORITHM_NONE && of_kind[posted.kind] != DDP_ALGORITHM_NONE &&
-        of_kind[posted.kind] != posted.algorithm) {
-        return ddp_err_set(err, DDP_E_INVALID, "a job has one algorithm for each kind");
-    }
-    if (posted.algorithm != DDP_ALGORITHM_NONE) {
-        of_kind[posted.kind] = posted.algorithm;
-    }
-    return DDP_OK;
-}
-
-static ddp_status check_posts(const struct harness_reader *reader,
-                              const struct harness_yaml_node *map, const struct harness_job *job)
-{
-    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_posts);
-    enum ddp_algorithm_id of_kind[DDP_COLL_KIND_COUNT] = {DDP_ALGORITHM_NONE};
-    struct ddp_err err = {{0}};
-
-    if (job->posts.count == 0) {
-        return DDP_OK;
-    }
-    node = node != NULL ? node : map;
-    if (job->posts.count > HARNESS_POSTED_MAX) {
-        return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "at most %u posts, not %zu",
-                                 HARNESS_POSTED_MAX, job->posts.count);
-    }
-    if (job->join.is_set || job->collective.engine != HARNESS_ENGINE_SCHEDULE) {
-        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
-                                 job->join.is_set
-                                     ? "under join nothing mirrors posts: leave one of them out"
-                                     : "posts are run by schedules: collective %s is none",
-                                 harness_collective_name(job->collective));
-    }
-    for (size_t i = 0; i < job->posts.count; i++) {
-        if (check_post(job, i, of_kind, &err) != DDP_OK) {
-            return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "posts, entry %zu: %s", i,
-                                     err.text);
-        }
-    }
-    return DDP_OK;
-}
-
 /* What ranks can go on from after a loss: state and samples that follow from how many steps they
  * have done, and a group of its own for those that are left. */
 static ddp_status check_on_loss(const struct harness_reader *reader,
@@ -459,6 +402,7 @@ static ddp_status check_on_loss(const struct harness_reader *reader,
     why = job->join.is_set ? "no join" : why;
     why = job->shard_sizes != NULL ? "no shard_sizes" : why;
     why = job->posts.count > 0 ? "no posts" : why;
+    why = job->groups.count > 0 ? "no groups" : why;
     return why == NULL
                ? DDP_OK
                : harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_on_loss), reader->err,
@@ -481,7 +425,7 @@ ddp_status harness_scenario_check_job(const struct harness_reader *reader,
     DDP_TRY(check_batch_norm(reader, map, kept, &data));
     DDP_TRY(check_graph(reader, map, kept));
     DDP_TRY(check_transport(reader, map, kept));
-    DDP_TRY(check_posts(reader, map, kept));
+    DDP_TRY(harness_scenario_check_posts(reader, map, kept));
     DDP_TRY(check_hook(reader, map, kept));
     DDP_TRY(check_scaler(reader, map, kept));
     DDP_TRY(check_on_loss(reader, map, kept));
