@@ -140,8 +140,8 @@ static ddp_status create_pytorch(struct ddp_mem *mem, const struct ddp_param *pa
     ddp_status status = lists == NULL ? DDP_E_NOMEM : DDP_OK;
 
     if (status == DDP_OK) {
-        status = ddp_bucket_assign(mem, params, param_count, NULL, caps, lists, lists + param_count,
-                                   &bucket_count);
+        status = ddp_bucket_assign_config(mem, params, param_count, config, NULL, caps, lists,
+                                          lists + param_count, &bucket_count);
     }
     if (status == DDP_OK) {
         status = ddp_layout_adopt(mem, params, param_count, lists, lists + param_count,
@@ -158,6 +158,9 @@ ddp_status ddp_layout_create(struct ddp_mem *mem, const struct ddp_param *params
     DDP_ASSERT(config->bucket_cap_bytes > 0 && config->first_bucket_cap_bytes > 0);
     if (config->bucket_order == DDP_BUCKET_ORDER_PYTORCH) {
         return create_pytorch(mem, params, param_count, config, out);
+    }
+    if (config->is_delayed != NULL) {
+        return ddp_layout_create_delayed(mem, params, param_count, config, out);
     }
     DDP_TRY(alloc_layout(mem, params, param_count, out));
     assign(params, param_count, config, out);

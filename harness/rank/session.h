@@ -93,6 +93,7 @@ struct harness_session {
     size_t tensor_count;
     uint64_t *param_salt; /* [param_count] ddp_hash_text(name) */
     bool *is_used;        /* [param_count] */
+    bool *is_delayed;     /* [param_count] job.delayed; NULL: none */
     float *features;      /* of the batch being trained on */
     int32_t *labels;
     float *targets;

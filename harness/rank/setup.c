@@ -290,6 +290,23 @@ static ddp_status pass_buffers(struct harness_session *session, struct ddp_model
     return status;
 }
 
+static ddp_status list_delayed(struct harness_session *session)
+{
+    const struct harness_texts *names = &session->plan->job.delayed;
+
+    if (names->count == 0 || session->is_delayed != NULL) {
+        return DDP_OK;
+    }
+    session->is_delayed =
+        ddp_mem_array(session->env->mem, session->param_count, sizeof(*session->is_delayed));
+    for (size_t p = 0; session->is_delayed != NULL && p < session->param_count; p++) {
+        for (size_t i = 0; i < names->count; i++) {
+            session->is_delayed[p] |= strcmp(names->items[i], session->params[p].name) == 0;
+        }
+    }
+    return session->is_delayed != NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
 static ddp_status wrap_model(struct harness_session *session)
 {
     const struct harness_job *job = &session->plan->job;
@@ -309,6 +326,8 @@ static ddp_status wrap_model(struct harness_session *session)
     struct ddp_model model = {.params = session->params, .param_count = session->param_count};
 
     model.buffers = ref_model_buffers(session->model, &model.buffer_count);
+    DDP_TRY(list_delayed(session));
+    config.is_delayed = session->is_delayed;
     DDP_TRY(pass_config(session, &config));
     DDP_TRY(pass_buffers(session, &model));
     DDP_TRY(
@@ -471,6 +490,7 @@ void harness_session_close(struct harness_session *session)
     ddp_mem_free(mem, session->labels);
     ddp_mem_free(mem, session->features);
     ddp_mem_free(mem, session->is_used);
+    ddp_mem_free(mem, session->is_delayed);
     ddp_mem_free(mem, session->param_salt);
     harness_session_close_groups(session);
     if (session->is_group) {

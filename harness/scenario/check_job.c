@@ -90,7 +90,18 @@ static ddp_status check_data(const struct harness_reader *reader,
     return DDP_OK;
 }
 
-/* The model's widths: as many as it takes, from the dataset's features to its classes. */
+static bool has_param(const struct ref_model_tables *tables, const char *name)
+{
+    for (size_t i = 0; i < tables->param_count; i++) {
+        if (strcmp(tables->params[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The model's widths, and which of its parameters are delayed: as many as it takes, from the
+ * dataset's features to its classes. */
 static ddp_status check_widths(const struct harness_reader *reader,
                                const struct harness_yaml_node *map, const struct harness_job *job,
                                const struct ref_data_sizes *data)
@@ -116,6 +127,14 @@ static ddp_status check_widths(const struct harness_reader *reader,
     }
     ref_model_defaults(&model, data->feature_count, outputs);
     status = ref_model_describe(ddp_mem_system(), &model, &tables, &err);
+    for (size_t i = 0; status == DDP_OK && i < job->delayed.count; i++) {
+        if (!has_param(&tables, job->delayed.items[i])) {
+            node = harness_reader_node(map, HARNESS_ROW_JOB_delayed);
+            status = ddp_err_set(&err, DDP_E_INVALID,
+                                 "delayed: model %s has no parameter %s; the first one is %s",
+                                 job->model, job->delayed.items[i], tables.params[0].name);
+        }
+    }
     ddp_mem_free(ddp_mem_system(), tables.params);
     if (status != DDP_OK) {
         return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "%s", err.text);
