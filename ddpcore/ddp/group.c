@@ -55,14 +55,16 @@ static ddp_status fail(struct ddp_group *group, const struct ddp_failure *failur
     return group->failure.status;
 }
 
-static void send_revocation(struct ddp_group *group, ddp_status status, uint64_t detail)
+/* from: the rank whose failure it is. */
+static void send_revocation(struct ddp_group *group, uint32_t from, ddp_status status,
+                            uint64_t detail)
 {
-    const struct ddp_revocation revocation = {group->env->rank, status, group->step, detail};
+    const struct ddp_revocation revocation = {from, status, group->step, detail};
 
     DDP_ASSERT(status < DDP_OK && group->failure.status == DDP_OK);
-    ddp_recorder_event(group->env->recorder, DDP_EVENT_REVOKE, group->env->rank, (uint64_t)status,
-                       group->step, detail, 0);
-    ddp_recorder_revoked(group->env->recorder, group->env->rank, status);
+    ddp_recorder_event(group->env->recorder, DDP_EVENT_REVOKE, from, (uint64_t)status, group->step,
+                       detail, 0);
+    ddp_recorder_revoked(group->env->recorder, from, status);
     group->coll->ops->revoke(group->coll, &revocation);
 }
 
@@ -73,7 +75,7 @@ ddp_status ddp_group_revoke(struct ddp_group *group, ddp_status status, uint64_t
     if (group->failure.status != DDP_OK) {
         return status;
     }
-    send_revocation(group, status, detail);
+    send_revocation(group, group->env->rank, status, detail);
     return fail(group, &failure, status);
 }
 
@@ -81,13 +83,15 @@ void ddp_group_follow(struct ddp_group *group, const struct ddp_group *failed)
 {
     const struct ddp_failure *failure = &failed->failure;
     const bool is_death = failure->status == DDP_E_PEER_DIED;
+    const uint32_t from =
+        is_death || failure->rank < 0 ? group->env->rank : (uint32_t)failure->rank;
 
     DDP_ASSERT(failure->status < DDP_OK);
     if (group->failure.status != DDP_OK) {
         return;
     }
     if (is_death ? failure->rank >= 0 : group->semantics == DDP_SEMANTICS_STRICT) {
-        send_revocation(group, failure->status,
+        send_revocation(group, from, failure->status,
                         is_death ? (uint64_t)failure->rank : failure->detail);
     }
     group->failure = *failure;
@@ -118,7 +122,7 @@ static ddp_status fail_dead(struct ddp_group *group)
     if (rank >= 0) {
         /* Members that exchange no message with the dead rank learn of its death from this. */
         failure.detail = (uint64_t)rank;
-        send_revocation(group, DDP_E_PEER_DIED, failure.detail);
+        send_revocation(group, group->env->rank, DDP_E_PEER_DIED, failure.detail);
     }
     return fail(group, &failure, DDP_E_PEER_DIED);
 }
@@ -140,7 +144,7 @@ static ddp_status fail_from(struct ddp_group *group, ddp_status cause, uint64_t 
         return fail_dead(group);
     }
     if (group->semantics == DDP_SEMANTICS_STRICT) {
-        send_revocation(group, cause, seq);
+        send_revocation(group, group->env->rank, cause, seq);
     }
     return fail(group, &failure, cause);
 }

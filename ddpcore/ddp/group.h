@@ -86,7 +86,8 @@ DDP_MUST_USE ddp_status ddp_group_monitored_barrier(struct ddp_group *group, uin
 ddp_status ddp_group_revoke(struct ddp_group *group, ddp_status status, uint64_t detail);
 /* Another group of this rank has failed: this one ends for the same reason. Members of this one
  * that are not in that one would wait for this rank; in strict semantics, and of a death in all,
- * they are told. Nothing happens if this one has failed before. */
+ * they are told, with the rank whose failure it was. Nothing happens if this one has failed before.
+ */
 void ddp_group_follow(struct ddp_group *group, const struct ddp_group *failed);
 
 #ifdef __cplusplus

@@ -120,6 +120,22 @@ static const struct harness_program *program_of(const struct harness_sampler *sa
     return regroup->is_open ? &regroup->program : NULL;
 }
 
+/* The number of a post that is not the program's: where the rank is in groups of some ranks, its
+ * own next one may come before the number that it counted. */
+static uint64_t due_seq(const struct harness_program *program, uint64_t last, uint32_t rank,
+                        int32_t step, const struct ddp_event_entry *entry)
+{
+    const struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
+    const uint64_t seq = entry->arg[0];
+    const uint64_t due =
+        program->group_count > 0 && last < seq ? harness_program_next(program, last, rank) : seq;
+    const bool is_other =
+        due < seq && harness_program_compare_post(program, due, step, &op, entry->arg[2],
+                                                  entry->arg[3]) != HARNESS_VERDICT_NONE;
+
+    return is_other ? due : seq;
+}
+
 static void note_post(struct harness_sampler *sampler, uint32_t rank,
                       const struct ddp_event_entry *entry)
 {
@@ -135,13 +151,14 @@ static void note_post(struct harness_sampler *sampler, uint32_t rank,
     if (harness_program_compare_post(program, entry->arg[0], step, &op, entry->arg[2],
                                      entry->arg[3]) != HARNESS_VERDICT_NONE) {
         self->deviation.is_set = true;
-        self->deviation.seq = entry->arg[0];
+        self->deviation.seq = due_seq(program, self->last_seq, rank, step, entry);
         self->deviation.packed_op = entry->arg[1];
         self->deviation.elem_count = entry->arg[2];
         self->deviation.comm = entry->arg[3];
         self->deviation.step = entry->step;
         self->deviation.phase = entry->phase;
     }
+    self->last_seq = self->last_seq == UINT64_MAX ? UINT64_MAX : entry->arg[0];
 }
 
 /* Read a rank's ring up to the page's event count, until a post differs from the program; from then
@@ -159,6 +176,9 @@ static void read_posts(struct harness_sampler *sampler, uint32_t rank)
         ddp_status status =
             ddp_ring_read(ring, sampler->config.ring_entry_count, ++self->ring_read_count, &entry);
 
+        if (status != DDP_OK) {
+            self->last_seq = UINT64_MAX;
+        }
         if (status == DDP_OK && is_followed) {
             harness_regroup_note(&sampler->regroup, rank, &entry);
             self->deviation.is_set =

@@ -254,6 +254,27 @@ static void count_posts(struct posts *posts, uint32_t rank)
     }
 }
 
+/* The rank posted it by then under whatever number: where groups count together, a rank that left
+ * out something has another number for what follows. */
+static bool is_posted_so(const struct harness_emulation *e, uint32_t rank,
+                         const struct harness_trace_event *done)
+{
+    const struct harness_trace_event *own =
+        harness_index_with_seq(&e->index, done->rank, DDP_EVENT_COLL_POST, done->entry.arg[0]);
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_in_step(&e->index, rank, DDP_EVENT_COLL_POST, done->entry.step, &count);
+
+    for (size_t i = 0; own != NULL && i < count; i++) {
+        if (list[i]->entry.arg[1] == done->entry.arg[1] &&
+            list[i]->entry.arg[3] == own->entry.arg[3] &&
+            list[i]->entry.time_ns <= done->entry.time_ns) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A rank on which the completed operation depends and that had not posted it by then; -1: none. A
  * broadcast depends on its root, all else on everybody; but of a reduction to a root, who is not
  * the root has only sent, and where a job posts no elements, nobody depends on anybody. */
@@ -279,7 +300,8 @@ static int64_t missing_rank(const struct posts *posts, const struct harness_trac
         const struct harness_trace_event *post =
             harness_index_with_seq(&e->index, r, DDP_EVENT_COLL_POST, seq);
 
-        if (post == NULL || post->entry.time_ns > done->entry.time_ns) {
+        if ((post == NULL || post->entry.time_ns > done->entry.time_ns) &&
+            !(e->input->program->group_count > 0 && is_posted_so(e, r, done))) {
             return r;
         }
     }

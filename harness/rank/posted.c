@@ -151,7 +151,7 @@ static ddp_status enter_group(struct harness_session *session, int64_t group, st
                   : group < 0 || group > count ? NULL
                                                : &session->groups[group - 1];
     if (turn->group == NULL || turn->group->coll == NULL) {
-        return ddp_err_set(session->err, DDP_E_MEMBER,
+        return ddp_err_set(session->err, DDP_E_INVALID,
                            "a fault has this rank post in group %lld of job.groups, in which it is "
                            "not",
                            (long long)group);

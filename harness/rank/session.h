@@ -197,6 +197,8 @@ enum { HARNESS_HOOK_OPTION_COUNT = 3 };
 DDP_MUST_USE ddp_status harness_session_open_hook(struct harness_session *session, int64_t number,
                                                   const int64_t options[HARNESS_HOOK_OPTION_COUNT],
                                                   struct ddp_hook **out);
+/* is_delayed, from job.delayed. */
+DDP_MUST_USE ddp_status harness_session_list_delayed(struct harness_session *session);
 /* What it keeps, in a checkpoint, as "hook.<name>"; and from there, once the model was wrapped. */
 #define HARNESS_HOOK_PREFIX "hook."
 struct ddp_state_dict;

@@ -290,23 +290,6 @@ static ddp_status pass_buffers(struct harness_session *session, struct ddp_model
     return status;
 }
 
-static ddp_status list_delayed(struct harness_session *session)
-{
-    const struct harness_texts *names = &session->plan->job.delayed;
-
-    if (names->count == 0 || session->is_delayed != NULL) {
-        return DDP_OK;
-    }
-    session->is_delayed =
-        ddp_mem_array(session->env->mem, session->param_count, sizeof(*session->is_delayed));
-    for (size_t p = 0; session->is_delayed != NULL && p < session->param_count; p++) {
-        for (size_t i = 0; i < names->count; i++) {
-            session->is_delayed[p] |= strcmp(names->items[i], session->params[p].name) == 0;
-        }
-    }
-    return session->is_delayed != NULL ? DDP_OK : DDP_E_NOMEM;
-}
-
 static ddp_status wrap_model(struct harness_session *session)
 {
     const struct harness_job *job = &session->plan->job;
@@ -326,7 +309,7 @@ static ddp_status wrap_model(struct harness_session *session)
     struct ddp_model model = {.params = session->params, .param_count = session->param_count};
 
     model.buffers = ref_model_buffers(session->model, &model.buffer_count);
-    DDP_TRY(list_delayed(session));
+    DDP_TRY(harness_session_list_delayed(session));
     config.is_delayed = session->is_delayed;
     DDP_TRY(pass_config(session, &config));
     DDP_TRY(pass_buffers(session, &model));

@@ -86,7 +86,7 @@ static void follow(struct world_rank *rank)
         CT_CHECK_EQ_U64(rank->group.failure.detail, 12);
     } else {
         CT_CHECK_STATUS(sum(rank, &value), DDP_E_MISMATCH);
-        CT_CHECK(rank->group.failure.rank == 0); /* that one told it */
+        CT_CHECK(rank->group.failure.rank == 1); /* whose failure it was, not who told it */
     }
 }
 
