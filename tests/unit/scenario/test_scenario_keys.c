@@ -179,8 +179,13 @@ static void other_value(const struct harness_key *key, char *out)
     };
     char number[32];
 
+    /* Texts of a form, and names that the model has. */
     if (key->type == HARNESS_KEY_TEXTS && strcmp(key->key, "posts") == 0) {
-        (void)snprintf(out, SET_BYTES, "[\"barrier\", reduce f32 3 root 1]"); /* texts of a form */
+        (void)snprintf(out, SET_BYTES, "[\"barrier\", reduce f32 3 root 1]");
+    } else if (key->type == HARNESS_KEY_TEXTS && strcmp(key->key, "groups") == 0) {
+        (void)snprintf(out, SET_BYTES, "[\"low 0 1\", odd 1]");
+    } else if (key->type == HARNESS_KEY_TEXTS && strcmp(key->key, "delayed") == 0) {
+        (void)snprintf(out, SET_BYTES, "[\"fc0.weight\", fc1.bias]");
     } else if (fixed[key->type] != NULL) {
         (void)snprintf(out, SET_BYTES, "%s", fixed[key->type]);
     } else if (key->type == HARNESS_KEY_BOOL) {
