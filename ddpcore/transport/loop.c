@@ -5,20 +5,12 @@
 
 #include <string.h>
 
+#include "ddpcore/transport/blocks.h"
 #include "ddpcore/transport/loop_net.h"
-
-/* Lies in front of every block from loop_alloc and links the blocks, so that destroying the
- * endpoint also frees those that its user did not free after a failure. One cache line: the block
- * behind it stays aligned. */
-struct block {
-    struct block *next, *previous;
-    char pad[DDP_CACHE_LINE_BYTES - 2 * sizeof(struct block *)];
-};
-_Static_assert(sizeof(struct block) == DDP_CACHE_LINE_BYTES, "one cache line");
 
 struct endpoint {
     struct ddp_transport base;
-    struct block *blocks;
+    struct ddp_blocks blocks;
     struct ddp_env *env;
     struct ddp_loop_net *net;
     struct ddp_loop_group *group;
@@ -104,39 +96,8 @@ static bool loop_is_revoked(struct ddp_transport *transport, struct ddp_revocati
 static void *loop_alloc(struct ddp_transport *transport, size_t size_bytes)
 {
     struct endpoint *endpoint = endpoint_of(transport);
-    struct ddp_mem *mem = endpoint->env->mem;
-    struct block *block;
 
-    if (size_bytes == 0 || size_bytes > SIZE_MAX - sizeof *block) {
-        return NULL;
-    }
-    block = (struct block *)mem->alloc(mem, sizeof *block + size_bytes);
-    if (block == NULL) {
-        return NULL;
-    }
-    DDP_ASSERT(((uintptr_t)block & (DDP_CACHE_LINE_BYTES - 1)) == 0);
-    block->next = endpoint->blocks;
-    block->previous = NULL;
-    if (block->next != NULL) {
-        block->next->previous = block;
-    }
-    endpoint->blocks = block;
-    return block + 1;
-}
-
-static void free_block(struct endpoint *endpoint, struct block *block)
-{
-    DDP_ASSERT(block->next == NULL || block->next->previous == block);
-    DDP_ASSERT((block->previous == NULL) == (endpoint->blocks == block));
-    if (block->next != NULL) {
-        block->next->previous = block->previous;
-    }
-    if (block->previous != NULL) {
-        block->previous->next = block->next;
-    } else {
-        endpoint->blocks = block->next;
-    }
-    ddp_mem_free(endpoint->env->mem, block);
+    return ddp_blocks_alloc(&endpoint->blocks, endpoint->env->mem, size_bytes);
 }
 
 static void loop_free(struct ddp_transport *transport, void *data)
@@ -145,7 +106,7 @@ static void loop_free(struct ddp_transport *transport, void *data)
 
     if (data != NULL) {
         recall_lent(endpoint);
-        free_block(endpoint, (struct block *)data - 1);
+        ddp_blocks_free(&endpoint->blocks, endpoint->env->mem, data);
     }
 }
 
@@ -344,9 +305,7 @@ static void loop_destroy(struct ddp_transport *transport)
     own->is_departed = true;
     own->departed_ns = ddp_loop_net_now_ns(endpoint->net);
     wake_all(endpoint, own->departed_ns + latency_ns(endpoint));
-    while (endpoint->blocks != NULL) {
-        free_block(endpoint, endpoint->blocks);
-    }
+    ddp_blocks_fini(&endpoint->blocks, endpoint->env->mem);
     ddp_mem_free(endpoint->env->mem, endpoint);
 }
 

@@ -15,15 +15,6 @@
  * peer. */
 #define FAREWELL_NS (200 * DDP_NS_PER_MS)
 
-/* In front of every block from tcp_alloc: those that nobody frees go with the endpoint. One cache
- * line: the block behind it stays aligned. */
-struct ddp_tcp_block {
-    struct ddp_tcp_block *next, *previous;
-    size_t size_bytes;
-    char pad[DDP_CACHE_LINE_BYTES - 3 * sizeof(void *)];
-};
-_Static_assert(sizeof(struct ddp_tcp_block) == DDP_CACHE_LINE_BYTES, "one cache line");
-
 static struct ddp_tcp_endpoint *endpoint_of(struct ddp_transport *transport)
 {
     return (struct ddp_tcp_endpoint *)transport;
@@ -55,25 +46,8 @@ static void look_sometimes(struct ddp_tcp_endpoint *endpoint)
 static void *tcp_alloc(struct ddp_transport *transport, size_t size_bytes)
 {
     struct ddp_tcp_endpoint *endpoint = endpoint_of(transport);
-    struct ddp_mem *mem = endpoint->env->mem;
-    struct ddp_tcp_block *block;
 
-    if (size_bytes == 0 || size_bytes > SIZE_MAX - sizeof *block) {
-        return NULL;
-    }
-    block = (struct ddp_tcp_block *)mem->alloc(mem, sizeof *block + size_bytes);
-    if (block == NULL) {
-        return NULL;
-    }
-    DDP_ASSERT(((uintptr_t)block & (DDP_CACHE_LINE_BYTES - 1)) == 0);
-    block->size_bytes = size_bytes;
-    block->next = endpoint->blocks;
-    block->previous = NULL;
-    if (block->next != NULL) {
-        block->next->previous = block;
-    }
-    endpoint->blocks = block;
-    return block + 1;
+    return ddp_blocks_alloc(&endpoint->blocks, endpoint->env->mem, size_bytes);
 }
 
 /* Messages that lie in this memory and were not sent whole never will be. */
@@ -92,27 +66,13 @@ static void recall(struct ddp_tcp_endpoint *endpoint, const void *data, size_t s
     }
 }
 
-static void free_block(struct ddp_tcp_endpoint *endpoint, struct ddp_tcp_block *block)
-{
-    DDP_ASSERT((block->previous == NULL) == (endpoint->blocks == block));
-    if (block->next != NULL) {
-        block->next->previous = block->previous;
-    }
-    if (block->previous != NULL) {
-        block->previous->next = block->next;
-    } else {
-        endpoint->blocks = block->next;
-    }
-    ddp_mem_free(endpoint->env->mem, block);
-}
-
 static void tcp_free(struct ddp_transport *transport, void *data)
 {
-    if (data != NULL) {
-        struct ddp_tcp_block *block = (struct ddp_tcp_block *)data - 1;
+    struct ddp_tcp_endpoint *endpoint = endpoint_of(transport);
 
-        recall(endpoint_of(transport), data, block->size_bytes);
-        free_block(endpoint_of(transport), block);
+    if (data != NULL) {
+        recall(endpoint, data, ddp_blocks_size(data));
+        ddp_blocks_free(&endpoint->blocks, endpoint->env->mem, data);
     }
 }
 
@@ -282,16 +242,6 @@ static void tcp_hint(struct ddp_transport *transport, struct ddp_idle_hint *hint
     hint->fd_events = POLLIN;
 }
 
-static bool is_own_memory(const struct ddp_tcp_endpoint *endpoint, const void *data)
-{
-    for (const struct ddp_tcp_block *at = endpoint->blocks; at != NULL; at = at->next) {
-        if ((uintptr_t)data - (uintptr_t)(at + 1) < at->size_bytes) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* What was posted and not sent whole is sent on if it lies in the endpoint's memory; the caller's
  * may be gone. */
 static void cut_callers(struct ddp_tcp_endpoint *endpoint, struct ddp_tcp_peer *peer)
@@ -299,7 +249,7 @@ static void cut_callers(struct ddp_tcp_endpoint *endpoint, struct ddp_tcp_peer *
     for (uint64_t i = peer->written; i < peer->posted; i++) {
         const struct ddp_tcp_slot *slot = &peer->slots[i & (endpoint->slot_count - 1)];
 
-        peer->is_cut |= !is_own_memory(endpoint, slot->data);
+        peer->is_cut |= !ddp_blocks_hold(&endpoint->blocks, slot->data);
     }
 }
 
@@ -361,9 +311,7 @@ void ddp_tcp_endpoint_destroy(struct ddp_tcp_endpoint *endpoint)
         ddp_tcp_reader_fini(&peer->messages);
         ddp_mem_free(mem, peer->slots);
     }
-    while (endpoint->blocks != NULL) {
-        free_block(endpoint, endpoint->blocks);
-    }
+    ddp_blocks_fini(&endpoint->blocks, mem);
     close_fd(endpoint->epoll_fd);
     ddp_mem_free(mem, endpoint->peers);
     ddp_mem_free(mem, endpoint);

@@ -3,6 +3,7 @@
 #ifndef DDPCORE_TRANSPORT_TCP_ENDPOINT_H
 #define DDPCORE_TRANSPORT_TCP_ENDPOINT_H
 
+#include "ddpcore/transport/blocks.h"
 #include "ddpcore/transport/tcp.h"
 #include "ddpcore/transport/tcp_frame.h"
 
@@ -50,7 +51,7 @@ struct ddp_tcp_endpoint {
     struct ddp_transport base;
     struct ddp_env *env;
     struct ddp_tcp_peer *peers; /* [member_count] */
-    struct ddp_tcp_block *blocks;
+    struct ddp_blocks blocks;
     uint64_t nonce;
     uint64_t message_bytes_max, silence_ns;
     uint64_t looked_ns;  /* when the sockets were last asked */

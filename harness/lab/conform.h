@@ -41,7 +41,7 @@ extern "C" {
     X(HARNESS_CONFORM_ABORT, "aborts",                                                             \
       "a call ends that is aborted, twice, before or behind its post or while it waits, from any " \
       "thread")                                                                                    \
-    X(HARNESS_CONFORM_REOPENS, "reopens", "after that a new communicator works")                   \
+    X(HARNESS_CONFORM_REOPENS, "reopens", "a new communicator works, also after an error")         \
     X(HARNESS_CONFORM_ORDERS, "any_order",                                                         \
       "messages may arrive in any order: every rank ends well, with the same bits")                \
     X(HARNESS_CONFORM_SPOILED, "no_silent_loss",                                                   \

@@ -1,9 +1,11 @@
 /* Purpose: calls one behind the other and two at once, and what they leave behind. */
 #include <stdio.h>
+#include <string.h>
 
 #include "harness/lab/conforming.h"
 
-enum { CALLS = 8, LEAK_CALLS = 32, LEAK_BYTES = 1024 };
+/* LEAK_SPAN calls are set against as many that come LEAK_APART later, LEAK_ROUNDS times. */
+enum { CALLS = 8, LEAK_SPAN = 8, LEAK_APART = 15, LEAK_ROUNDS = 4, LEAK_BYTES = 1024 };
 
 /* --- several calls ---------------------------------------------------------------------------- */
 
@@ -52,38 +54,86 @@ void harness_conform_two(struct harness_conforming *run)
     harness_conform_end_team(run);
 }
 
-/* What the first calls keep may be kept; what each call keeps is lost. */
-void harness_conform_leak(struct harness_conforming *run)
+/* The least that each rank held behind any of some calls: what its engine's threads hold for a
+ * moment is in no least. */
+struct held {
+    uint64_t heap_bytes[HARNESS_LAB_RANKS_MAX], descriptors[HARNESS_LAB_RANKS_MAX];
+};
+
+static void lower(uint64_t *least, uint64_t value)
+{
+    *least = value < *least ? value : *least;
+}
+
+static uint64_t growth(uint64_t from, uint64_t to)
+{
+    return to > from ? to - from : 0;
+}
+
+/* Makes that many calls. False: one did not end well, which is another property. */
+static bool hold(struct harness_conforming *run, uint32_t calls, struct held *least)
 {
     const struct harness_lab_shared *shared = run->team.shared;
-    struct harness_lab_wrong wrong = {.rank = UINT32_MAX, .elem = SIZE_MAX};
-    uint64_t heap[HARNESS_LAB_RANKS_MAX], descriptors[HARNESS_LAB_RANKS_MAX];
+    struct harness_lab_wrong wrong;
 
-    harness_conform_end_team(run);
-    for (uint32_t i = 0; i < (uint32_t)LEAK_CALLS; i++) {
+    memset(least, 0xff, sizeof *least);
+    for (uint32_t i = 0; i < calls; i++) {
         harness_conform_set_trial(run, 64);
         harness_lab_put_whole(run->team.shared, 0, 0);
         if (harness_conform_try(run, false, &wrong) != HARNESS_TRIAL_WELL) {
-            return; /* that is another property */
+            return false;
         }
-        for (uint32_t r = 0; i == (uint32_t)LEAK_CALLS / 2 && r < shared->request.ranks; r++) {
-            heap[r] = shared->slot[r].outcome.heap_bytes;
-            descriptors[r] = shared->slot[r].outcome.descriptors;
+        for (uint32_t r = 0; r < shared->request.ranks; r++) {
+            lower(&least->heap_bytes[r], shared->slot[r].outcome.heap_bytes);
+            lower(&least->descriptors[r], shared->slot[r].outcome.descriptors);
         }
     }
-    for (uint32_t r = 0; r < shared->request.ranks; r++) {
-        const struct harness_lab_outcome *outcome = &shared->slot[r].outcome;
-        uint32_t calls = (uint32_t)LEAK_CALLS - (uint32_t)LEAK_CALLS / 2 - 1;
+    return true;
+}
 
-        if (outcome->descriptors > descriptors[r] || outcome->heap_bytes > heap[r] + LEAK_BYTES) {
-            wrong.rank = r;
-            (void)snprintf(wrong.text, sizeof wrong.text,
-                           "rank %u: %u calls leave %llu bytes and %llu descriptors behind", r,
-                           calls, (unsigned long long)(outcome->heap_bytes - heap[r]),
-                           (unsigned long long)(outcome->descriptors - descriptors[r]));
-            harness_conform_judge(run, HARNESS_CONFORM_FREED, &wrong);
+/* Keeps those of the growing ranks that grew again. Returns the first of them, UINT32_MAX: none. */
+static uint32_t keep_growing(uint32_t ranks, const struct held *before, const struct held *behind,
+                             bool grows[])
+{
+    uint32_t first = UINT32_MAX;
+
+    for (uint32_t r = ranks; r-- > 0;) {
+        grows[r] = grows[r] && (behind->descriptors[r] > before->descriptors[r] ||
+                                growth(before->heap_bytes[r], behind->heap_bytes[r]) > LEAK_BYTES);
+        first = grows[r] ? r : first;
+    }
+    return first;
+}
+
+/* What the first calls keep may be kept; what each call keeps is lost. Where a rank holds more than
+ * before, more calls must show that it goes on so: an engine with threads holds now more, now less.
+ */
+void harness_conform_leak(struct harness_conforming *run)
+{
+    struct harness_lab_wrong wrong = {.rank = 0, .elem = SIZE_MAX};
+    bool grows[HARNESS_LAB_RANKS_MAX];
+    struct held before, behind;
+
+    harness_conform_end_team(run);
+    memset(grows, true, sizeof grows);
+    if (!hold(run, LEAK_SPAN, &before) || !hold(run, LEAK_SPAN, &before)) {
+        return;
+    }
+    for (int round = 0; round < LEAK_ROUNDS && wrong.rank != UINT32_MAX; round++) {
+        if (!hold(run, LEAK_APART - LEAK_SPAN, &behind) || !hold(run, LEAK_SPAN, &behind)) {
             return;
         }
+        wrong.rank = keep_growing(run->team.shared->request.ranks, &before, &behind, grows);
+        if (wrong.rank != UINT32_MAX) {
+            (void)snprintf(wrong.text, sizeof wrong.text,
+                           "rank %u: %u calls leave %llu bytes and %llu descriptors behind",
+                           wrong.rank, (uint32_t)LEAK_APART,
+                           (unsigned long long)growth(before.heap_bytes[wrong.rank],
+                                                      behind.heap_bytes[wrong.rank]),
+                           (unsigned long long)growth(before.descriptors[wrong.rank],
+                                                      behind.descriptors[wrong.rank]));
+        }
+        before = behind;
     }
-    harness_conform_judge(run, HARNESS_CONFORM_FREED, NULL);
+    harness_conform_judge(run, HARNESS_CONFORM_FREED, wrong.rank != UINT32_MAX ? &wrong : NULL);
 }

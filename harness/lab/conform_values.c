@@ -7,7 +7,7 @@
 #include "ddpcore/base/hash.h"
 #include "harness/lab/conforming.h"
 
-enum { LARGE_COUNT = 10007, CALLS = 8, LEAK_CALLS = 32, LEAK_BYTES = 1024, COUNTS = 11 };
+enum { LARGE_COUNT = 10007, COUNTS = 11 };
 
 /* --- plain calls ------------------------------------------------------------------------------ */
 
