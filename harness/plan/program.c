@@ -466,8 +466,3 @@ void harness_program_fini(struct harness_program *program)
     ddp_mem_free(program->mem, program->groups);
     memset(program, 0, sizeof(*program));
 }
-
-const struct harness_op *harness_program_at(const struct harness_program *program, uint64_t seq)
-{
-    return seq == 0 || seq > program->op_count ? NULL : &program->ops[seq - 1];
-}

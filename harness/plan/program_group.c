@@ -34,6 +34,11 @@ ddp_status harness_emit_posts(struct harness_emitter *emitter)
     return DDP_OK;
 }
 
+const struct harness_op *harness_program_at(const struct harness_program *program, uint64_t seq)
+{
+    return seq == 0 || seq > program->op_count ? NULL : &program->ops[seq - 1];
+}
+
 const struct harness_group *harness_program_group(const struct harness_program *program,
                                                   const struct harness_op *op)
 {
