@@ -61,6 +61,11 @@ struct ddp_config {
      * also behind a backward pass for which the caller had pointed it elsewhere. After an error the
      * gradients hold neither local values nor averages. */
     bool gradient_as_bucket_view;
+    /* bool[param_count], or NULL: parameters whose gradients travel behind all others, one bucket a
+     * type whatever its size, in the order of the model's table (PyTorch's
+     * delay_all_reduce_named_params): those of layers that are ready late, or that need not be
+     * waited for by others. The same on all ranks. Borrowed until ddp_destroy. */
+    const bool *is_delayed;
     /* Does what is done with full buckets (hook.h), and divides; gradient_scale is then not used.
      * Borrowed until ddp_destroy. NULL: the plain all-reduce. */
     struct ddp_hook *hook;

@@ -37,6 +37,12 @@ void ddp_group_fini(struct ddp_group *group)
     }
 }
 
+void ddp_group_number_by(struct ddp_group *group, uint64_t *numbers)
+{
+    DDP_ASSERT(group->seq == 0);
+    group->numbers = numbers;
+}
+
 /* Record what ended the group; only the first time. cause: what the collective returned. */
 static ddp_status fail(struct ddp_group *group, const struct ddp_failure *failure, ddp_status cause)
 {
@@ -49,14 +55,16 @@ static ddp_status fail(struct ddp_group *group, const struct ddp_failure *failur
     return group->failure.status;
 }
 
-static void send_revocation(struct ddp_group *group, ddp_status status, uint64_t detail)
+/* from: the rank whose failure it is. */
+static void send_revocation(struct ddp_group *group, uint32_t from, ddp_status status,
+                            uint64_t detail)
 {
-    const struct ddp_revocation revocation = {group->env->rank, status, group->step, detail};
+    const struct ddp_revocation revocation = {from, status, group->step, detail};
 
-    DDP_ASSERT(status < DDP_OK);
-    ddp_recorder_event(group->env->recorder, DDP_EVENT_REVOKE, group->env->rank, (uint64_t)status,
-                       group->step, detail, 0);
-    ddp_recorder_revoked(group->env->recorder, group->env->rank, status);
+    DDP_ASSERT(status < DDP_OK && group->failure.status == DDP_OK);
+    ddp_recorder_event(group->env->recorder, DDP_EVENT_REVOKE, from, (uint64_t)status, group->step,
+                       detail, 0);
+    ddp_recorder_revoked(group->env->recorder, from, status);
     group->coll->ops->revoke(group->coll, &revocation);
 }
 
@@ -67,7 +75,7 @@ ddp_status ddp_group_revoke(struct ddp_group *group, ddp_status status, uint64_t
     if (group->failure.status != DDP_OK) {
         return status;
     }
-    send_revocation(group, status, detail);
+    send_revocation(group, group->env->rank, status, detail);
     return fail(group, &failure, status);
 }
 
@@ -84,6 +92,24 @@ void ddp_group_pass_on(const struct ddp_group *group)
     if (!group->coll->ops->is_revoked(group->coll, &present)) {
         group->coll->ops->revoke(group->coll, &revocation);
     }
+}
+
+void ddp_group_follow(struct ddp_group *group, const struct ddp_group *failed)
+{
+    const struct ddp_failure *failure = &failed->failure;
+    const bool is_death = failure->status == DDP_E_PEER_DIED;
+    const uint32_t from =
+        is_death || failure->rank < 0 ? group->env->rank : (uint32_t)failure->rank;
+
+    DDP_ASSERT(failure->status < DDP_OK);
+    if (group->failure.status != DDP_OK) {
+        return;
+    }
+    if (is_death ? failure->rank >= 0 : group->semantics == DDP_SEMANTICS_STRICT) {
+        send_revocation(group, from, failure->status,
+                        is_death ? (uint64_t)failure->rank : failure->detail);
+    }
+    group->failure = *failure;
 }
 
 static ddp_status fail_revoked(struct ddp_group *group, const struct ddp_revocation *revocation)
@@ -111,7 +137,7 @@ static ddp_status fail_dead(struct ddp_group *group)
     if (rank >= 0) {
         /* Members that exchange no message with the dead rank learn of its death from this. */
         failure.detail = (uint64_t)rank;
-        send_revocation(group, DDP_E_PEER_DIED, failure.detail);
+        send_revocation(group, group->env->rank, DDP_E_PEER_DIED, failure.detail);
     }
     return fail(group, &failure, DDP_E_PEER_DIED);
 }
@@ -133,7 +159,7 @@ static ddp_status fail_from(struct ddp_group *group, ddp_status cause, uint64_t 
         return fail_dead(group);
     }
     if (group->semantics == DDP_SEMANTICS_STRICT) {
-        send_revocation(group, cause, seq);
+        send_revocation(group, group->env->rank, cause, seq);
     }
     return fail(group, &failure, cause);
 }
@@ -159,12 +185,26 @@ static enum ddp_fault_action pass_point(struct ddp_group *group, enum ddp_fault_
     return ddp_fault_point(group->env->faults, point, &context);
 }
 
+static uint64_t next_number(const struct ddp_group *group)
+{
+    return (group->numbers != NULL ? *group->numbers : group->seq) + 1;
+}
+
+static uint64_t take_number(struct ddp_group *group)
+{
+    group->seq = next_number(group);
+    if (group->numbers != NULL) {
+        *group->numbers = group->seq;
+    }
+    return group->seq;
+}
+
 static ddp_status post_numbered(struct ddp_group *group, struct ddp_coll_work *work)
 {
     ddp_status status;
 
     DDP_ASSERT(group->failure.status == DDP_OK);
-    work->seq = ++group->seq;
+    work->seq = take_number(group);
     work->status = DDP_PENDING;
     work->is_waited = false;
     ddp_recorder_call(group->env->recorder, work->seq);
@@ -200,7 +240,7 @@ static ddp_status post_duplicate(struct ddp_group *group, const struct ddp_coll_
     struct ddp_group_duplicate *duplicate = ddp_mem_array(group->env->mem, 1, sizeof(*duplicate));
 
     if (duplicate == NULL) {
-        return fail_from(group, DDP_E_NOMEM, group->seq + 1);
+        return fail_from(group, DDP_E_NOMEM, next_number(group));
     }
     duplicate->work.args = *args;
     duplicate->next = group->duplicates;
@@ -212,7 +252,7 @@ ddp_status ddp_group_post(struct ddp_group *group, struct ddp_coll_work *work)
 {
     enum ddp_fault_action action;
 
-    work->seq = group->seq + 1;
+    work->seq = next_number(group);
     work->status = group->failure.status;
     if (group->failure.status != DDP_OK) {
         return group->failure.status;

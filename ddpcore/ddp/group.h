@@ -37,6 +37,7 @@ struct ddp_group {
     enum ddp_semantics semantics;
     uint64_t timeout_ns; /* per wait; 0 = never */
     uint64_t seq;        /* of the last posted collective */
+    uint64_t *numbers;   /* NULL, or where several groups count: ddp_group_number_by */
     uint32_t step;       /* of the optimizer step, for revocations; set by the owner */
     struct ddp_failure failure;
     struct ddp_coll_work run_work; /* of ddp_group_run and _barrier */
@@ -47,6 +48,12 @@ struct ddp_group {
 void ddp_group_init(struct ddp_group *group, struct ddp_env *env, struct ddp_coll *coll,
                     enum ddp_semantics semantics, uint64_t timeout_ns);
 void ddp_group_fini(struct ddp_group *group);
+/* Number the collectives of several groups of this rank in one row, which goes on at *numbers; it
+ * is borrowed. Every rank then counts every collective of all these groups, also those of groups
+ * that it is not in, by adding 1: so numbers mean the same to all, and in strict semantics whoever
+ * left out a collective of one group is found out by the next one of another. Before the first
+ * post. */
+void ddp_group_number_by(struct ddp_group *group, uint64_t *numbers);
 
 /* Post work->args and set work->seq. Fault point collective/pre is passed here (collective/enqueue
  * by the implementation, inside its post): an operation skipped there completes at once and takes
@@ -81,6 +88,11 @@ ddp_status ddp_group_revoke(struct ddp_group *group, ddp_status status, uint64_t
  * already. For whoever leaves a group that has failed: a member that ends by an error of its own,
  * and tells nobody, is noticed by those alone that wait for its messages. */
 void ddp_group_pass_on(const struct ddp_group *group);
+/* Another group of this rank has failed: this one ends for the same reason. Members of this one
+ * that are not in that one would wait for this rank; in strict semantics, and of a death in all,
+ * they are told, with the rank whose failure it was. Nothing happens if this one has failed before.
+ */
+void ddp_group_follow(struct ddp_group *group, const struct ddp_group *failed);
 
 #ifdef __cplusplus
 }

@@ -46,8 +46,9 @@ static ddp_status propose(struct ddp *ddp, struct proposal *proposal)
     bool is_skipped = false;
 
     DDP_ASSERT(ddp->ready_order_count == ddp->param_count);
-    DDP_TRY(ddp_bucket_assign(ddp->group->env->mem, ddp->params, ddp->param_count, ddp->ready_order,
-                              caps, proposal->order, proposal->sizes, &bucket_count));
+    DDP_TRY(ddp_bucket_assign_config(ddp->group->env->mem, ddp->params, ddp->param_count,
+                                     &ddp->config, ddp->ready_order, caps, proposal->order,
+                                     proposal->sizes, &bucket_count));
     proposal->order[ddp->param_count] = (int32_t)bucket_count;
     context.data = proposal->order;
     context.elem_count = ddp->param_count + 1;

@@ -232,6 +232,7 @@ void ddp_recorder_collective_posted(struct ddp_recorder *recorder, uint64_t comm
     put(&recorder->page->comm, comm);
     put(&recorder->page->seq_posted, seq);
     put(&recorder->page->posted_op, packed_op);
+    put(&recorder->page->posted_comm, comm);
     put(&recorder->page->posted_count, elem_count);
     put(&recorder->page->posted_step, recorder->step);
     put(&recorder->page->posted_phase, recorder->phase);

@@ -133,6 +133,7 @@ struct ddp_page {
     uint64_t seq_done;     /* last collective completed */
     uint64_t posted_op;    /* ddp_event_op_pack of seq_posted */
     uint64_t posted_count; /* its element count */
+    uint64_t posted_comm;  /* the group, */
     uint64_t posted_step;  /* the step and */
     uint64_t posted_phase; /* the phase in which it was posted */
     uint64_t call_seq;     /* the collective whose post or wait the host is inside of; 0 = none */

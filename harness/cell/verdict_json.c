@@ -76,12 +76,13 @@ static json_t *op_json(const struct harness_cell *cell, const struct harness_fin
             "bucket", number_or_null(finding->op.bucket), "params", params, "comm",
             text_json(finding->guest.comm));
     }
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "seq",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o*}", "seq",
                      number_or_null(finding->op.seq == 0 ? -1 : (int64_t)finding->op.seq), "kind",
                      text_or_null(finding->op.is_set ? ddp_coll_kind_name(finding->op.kind) : NULL),
                      "role",
                      text_or_null(finding->op.is_set ? ddp_coll_role_name(finding->op.role) : NULL),
-                     "bucket", number_or_null(finding->op.bucket), "params", params);
+                     "bucket", number_or_null(finding->op.bucket), "params", params, "comm",
+                     finding->guest.comm[0] != '\0' ? text_json(finding->guest.comm) : NULL);
 }
 
 /* Which finding it follows from, counted from 0, and why. */

@@ -364,6 +364,22 @@ bool harness_emulation_is_branching(const struct harness_emulation *emulation);
 /* Whether the run that is judged started from another run's checkpoint. */
 bool harness_emulation_is_restore(const struct harness_emulation *emulation);
 
+/* Who takes part in a collective that a rank posted: all ranks, or those of a group of job.groups.
+ */
+struct harness_members {
+    const struct harness_group *group; /* NULL: all */
+    uint32_t size;
+    uint32_t member; /* the rank's place; size: it is not in it */
+};
+/* seq: as the rank posted it, whatever is planned there. */
+struct harness_members harness_emulation_members(const struct harness_emulation *emulation,
+                                                 uint32_t rank, uint64_t seq);
+/* The rank that is number `member`. */
+uint32_t harness_members_rank(const struct harness_members *members, uint32_t member);
+/* Those of a planned operation; member: of rank 0. */
+struct harness_members harness_emulation_planned(const struct harness_emulation *emulation,
+                                                 const struct harness_op *op);
+
 #ifdef __cplusplus
 }
 #endif

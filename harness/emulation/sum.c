@@ -17,11 +17,11 @@ ddp_status harness_emulation_sum(const struct harness_emulation *e, enum ddp_dty
 {
     const struct harness_tree_map *tree = harness_trees_find(&e->trees, elem_count, dtype, false);
     const char *algorithm = harness_plan_algorithm(e->input->plan);
-    struct harness_schedule_set *set =
-        harness_schedules_find(&e->schedules, DDP_COLL_ALL_REDUCE, algorithm, elem_count, dtype, 0);
+    struct harness_schedule_set *set = harness_schedules_find(
+        &e->schedules, e->world, DDP_COLL_ALL_REDUCE, algorithm, elem_count, dtype, 0);
 
     if (set == NULL) {
-        set = harness_schedules_find(&e->first_schedules, DDP_COLL_ALL_REDUCE, algorithm,
+        set = harness_schedules_find(&e->first_schedules, e->world, DDP_COLL_ALL_REDUCE, algorithm,
                                      elem_count, dtype, 0);
     }
 

@@ -2,6 +2,8 @@
  * Idea: a death is said by an event and by the error that follows from it, and whoever is dead
  * records nothing any more; a revocation by who sends it and by who receives it; a checkpoint's
  * hash by its event and by the file; messages by their count and by the schedules. */
+#include <string.h>
+
 #include "ddpcore/base/hash.h"
 #include "harness/emulation/checkpoint_state.h"
 #include "harness/evidence/internal.h"
@@ -84,41 +86,72 @@ static void check_death(const struct harness_emulation *e, uint32_t rank, struct
     }
 }
 
-/* A rank sends a revocation or receives one. What it received was sent by a rank that says so.
- * PyTorch's ranks revoke nothing: the engine of one that failed does, which has recorded that. So
- * has a rank that leaves a lost group to go on, and ends it for those that have not noticed. */
+/* The rank that a revocation names says that it sent it. PyTorch's ranks revoke nothing: the engine
+ * of one that failed does, which has recorded that. So has a rank that leaves a lost group to go
+ * on, and ends it for those that have not noticed. */
+static bool is_revocation_sent(const struct harness_emulation *e,
+                               const struct ddp_event_entry *seen)
+{
+    const uint32_t sender = (uint32_t)seen->arg[0];
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, sender, DDP_EVENT_REVOKE, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        if (memcmp(list[i]->entry.arg, seen->arg, 4 * sizeof(seen->arg[0])) == 0) {
+            return true;
+        }
+    }
+    return count == 0 &&
+           (e->input->plan->job.semantics == HARNESS_SEMANTICS_PYTORCH ||
+            e->input->plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE) &&
+           has_error(e, sender, harness_index_status(seen->arg[1]), DDP_OK, -1);
+}
+
+static void check_revocation_of(const struct harness_emulation *e, uint32_t rank,
+                                const struct ddp_event_entry *seen, struct harness_gap *out)
+{
+    if (!is_revocation_sent(e, seen)) {
+        harness_gap_set(out, "rank %u saw a revocation by rank %llu that nobody sent", rank,
+                        (unsigned long long)seen->arg[0]);
+    }
+}
+
+/* Of how many groups a rank can be. */
+static size_t group_count(const struct harness_emulation *e, uint32_t rank)
+{
+    const struct harness_program *program = e->input->program;
+    size_t count = 1;
+
+    for (uint32_t i = 0; i < program->group_count; i++) {
+        count += harness_group_member(&program->groups[i], rank) < program->groups[i].rank_count;
+    }
+    return count;
+}
+
+/* A rank sends a revocation or receives one, once for each group that ends. What it received was
+ * sent by a rank that says so. */
 static void check_revocation(const struct harness_emulation *e, uint32_t rank,
                              struct harness_gap *out)
 {
     size_t count = 0;
-    size_t sent_count = 0;
     size_t post_count = 0;
-    const struct ddp_event_entry *seen = first_of(e, rank, DDP_EVENT_REVOKE, &count);
-    const struct ddp_event_entry *sent;
-    const bool is_told_by_failing = e->input->plan->job.semantics == HARNESS_SEMANTICS_PYTORCH ||
-                                    e->input->plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE;
-    bool is_sent;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_REVOKE, &count);
 
     (void)first_of(e, rank, DDP_EVENT_COLL_POST, &post_count);
-    if (seen == NULL) { /* before a rank has a group, nothing records what its library said */
+    if (count == 0) { /* before a rank has a group, nothing records what its library said */
         if (post_count > 0 && has_error(e, rank, DDP_OK, DDP_E_REVOKED, -1)) {
             harness_gap_set(out, "rank %u ended by a revocation that it did not record", rank);
         }
         return;
     }
-    if (count > 1 || seen->arg[0] >= e->world) {
-        harness_gap_set(out, "rank %u recorded %zu revocations", rank, count);
-        return;
-    }
-    sent = first_of(e, (uint32_t)seen->arg[0], DDP_EVENT_REVOKE, &sent_count);
-    is_sent = sent != NULL
-                  ? sent->arg[0] == seen->arg[0] && sent->arg[1] == seen->arg[1] &&
-                        sent->arg[2] == seen->arg[2] && sent->arg[3] == seen->arg[3]
-                  : is_told_by_failing && has_error(e, (uint32_t)seen->arg[0],
-                                                    harness_index_status(seen->arg[1]), DDP_OK, -1);
-    if (!is_sent) {
-        harness_gap_set(out, "rank %u saw a revocation by rank %llu that nobody sent", rank,
-                        (unsigned long long)seen->arg[0]);
+    for (size_t i = 0; i < count; i++) {
+        if (count > group_count(e, rank) || list[i]->entry.arg[0] >= e->world) {
+            harness_gap_set(out, "rank %u recorded %zu revocations", rank, count);
+            return;
+        }
+        check_revocation_of(e, rank, &list[i]->entry, out);
     }
 }
 
@@ -127,6 +160,7 @@ static void check_revocation(const struct harness_emulation *e, uint32_t rank,
 static bool takes_from(const struct harness_emulation *e, uint32_t rank, uint64_t seq,
                        uint64_t from)
 {
+    const struct harness_members members = harness_emulation_members(e, rank, seq);
     const struct harness_schedule_set *set = NULL;
     size_t count = 0;
     const struct harness_trace_event *const *posts =
@@ -138,17 +172,19 @@ static bool takes_from(const struct harness_emulation *e, uint32_t rank, uint64_
         const struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
 
         if (arg[0] == seq) {
-            set = harness_schedules_find(&e->schedules, op.kind, NULL, arg[2], op.dtype, op.root);
+            set = harness_schedules_find(&e->schedules, members.size, op.kind, NULL, arg[2],
+                                         op.dtype, op.root);
         }
     }
-    if (set == NULL || rank >= set->size || set->member[rank] == NULL) {
+    if (set == NULL || members.member >= set->size || set->member[members.member] == NULL) {
         return true;
     }
-    for (size_t i = 0; i < set->member[rank]->step_count; i++) {
-        const struct harness_schedule_step *step = &set->member[rank]->steps[i];
+    for (size_t i = 0; i < set->member[members.member]->step_count; i++) {
+        const struct harness_schedule_step *step = &set->member[members.member]->steps[i];
 
-        is_taking = is_taking || (step->peer == from && (step->kind == HARNESS_STEP_RECV ||
-                                                         step->kind == HARNESS_STEP_RECV_REDUCE));
+        is_taking = is_taking || ((step->kind == HARNESS_STEP_RECV ||
+                                   step->kind == HARNESS_STEP_RECV_REDUCE) &&
+                                  harness_members_rank(&members, step->peer) == from);
     }
     return is_taking;
 }
@@ -194,7 +230,8 @@ static void check_ahead(const struct harness_emulation *e, uint32_t rank, struct
     }
 }
 
-/* Who got a message of an earlier operation ended by that, and had posted it, as its sender had. */
+/* Who got a message of an earlier operation ended by that, and had posted it, as its sender
+ * had; where groups count together, it may be one of another group to it. */
 static void check_behind(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
 {
     size_t count = 0;
@@ -204,7 +241,8 @@ static void check_behind(const struct harness_emulation *e, uint32_t rank, struc
     if (arg != NULL &&
         (arg[2] >= arg[0] || arg[1] >= e->world || arg[1] == rank ||
          harness_index_with_seq(&e->index, (uint32_t)arg[1], DDP_EVENT_COLL_POST, arg[2]) == NULL ||
-         harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, arg[2]) == NULL ||
+         (e->input->program->group_count == 0 &&
+          harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, arg[2]) == NULL) ||
          !has_error(e, rank, DDP_OK, DDP_OK, -1))) {
         harness_gap_set(out, "rank %u met a message of an earlier collective that nobody sent",
                         rank);
@@ -256,13 +294,15 @@ static void check_messages(const struct harness_emulation *e, uint32_t rank,
     }
     for (size_t i = 0; i < count; i++) {
         const struct ddp_event_op op = ddp_event_op_unpack(list[i]->entry.arg[1]);
+        const struct harness_members members =
+            harness_emulation_members(e, rank, list[i]->entry.arg[0]);
         const struct harness_schedule_set *set = harness_schedules_find(
-            &e->schedules, op.kind, NULL, list[i]->entry.arg[2], op.dtype, op.root);
+            &e->schedules, members.size, op.kind, NULL, list[i]->entry.arg[2], op.dtype, op.root);
 
-        if (set == NULL || rank >= set->size || set->member[rank] == NULL) {
+        if (set == NULL || members.member >= set->size || set->member[members.member] == NULL) {
             return; /* rank.c says so */
         }
-        due += message_count(set->member[rank]);
+        due += message_count(set->member[members.member]);
     }
     if (end->entry.arg[2] != due) {
         harness_gap_set(out, "rank %u sent and received %llu messages, and its schedules have %llu",

@@ -162,10 +162,11 @@ static void check_posted(const struct walk *walk, uint32_t rank, const struct dd
                          const struct ddp_event_entry *done)
 {
     const struct harness_op *op = walk->op;
-    bool is_root = op->root == rank;
+    const struct harness_members members = harness_emulation_members(walk->e, rank, op->seq);
+    bool is_root = op->root == members.member;
     bool is_any = op->kind != DDP_COLL_BARRIER && op->elem_count > 0;
     bool has_input = is_any && (op->kind != DDP_COLL_BROADCAST || is_root);
-    bool has_output = is_any && ddp_coll_output_blocks(op->kind, walk->e->world, is_root) > 0;
+    bool has_output = is_any && ddp_coll_output_blocks(op->kind, members.size, is_root) > 0;
 
     if (has_output && entry_of(walk, rank, DDP_EVENT_COLL_TAKEN) == NULL) {
         harness_gap_set(walk->out,
@@ -247,7 +248,9 @@ void harness_evidence_collectives(const struct harness_emulation *e, int32_t end
             return;
         }
         for (uint32_t r = 0; r < e->world; r++) {
-            check_member(&walk, r, &first_in, &first_out);
+            if (harness_program_has_member(program, walk.op->seq, r)) {
+                check_member(&walk, r, &first_in, &first_out);
+            }
         }
     }
 }

@@ -188,7 +188,8 @@ static void check_completions(const struct harness_emulation *e, uint32_t rank,
         const struct harness_trace_event *post =
             harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, arg[0]);
 
-        if (post != NULL && post->entry.arg[3] != 0) {
+        if (post != NULL && post->entry.arg[3] != 0 &&
+            harness_program_group_of(e->input->program, post->entry.arg[3]) == NULL) {
             harness_gap_set(out, "rank %u posted collective %llu in group %llu, which no plan has",
                             rank, (unsigned long long)arg[0],
                             (unsigned long long)post->entry.arg[3]);
@@ -262,12 +263,13 @@ static void check_schedules(const struct harness_emulation *e, uint32_t rank,
     for (size_t i = 0; i < count && !out->is_set; i++) {
         const uint64_t *arg = list[i]->entry.arg;
         const struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
-        const struct harness_schedule_set *set =
-            harness_schedules_find(&e->schedules, op.kind, NULL, arg[2], op.dtype, op.root);
+        const struct harness_members members = harness_emulation_members(e, rank, arg[0]);
+        const struct harness_schedule_set *set = harness_schedules_find(
+            &e->schedules, members.size, op.kind, NULL, arg[2], op.dtype, op.root);
 
         if (harness_index_status(arg[3]) == DDP_OK && !is_moved(e, &op) &&
             !harness_evidence_is_disturbed(e, rank, list[i]->entry.step) &&
-            (set == NULL || rank >= set->size || set->member[rank] == NULL)) {
+            (set == NULL || members.member >= set->size || set->member[members.member] == NULL)) {
             harness_gap_set(out,
                             "rank %u completed collective %llu (%s of %llu %s), and left no "
                             "schedule of it",

@@ -163,6 +163,53 @@ static bool is_device_working(const struct harness_cut *cut)
     return false;
 }
 
+/* "; rank 1 in all_reduce seq 9 (user 1 in group b), with seq 8 (user 0 in group a) due before it,
+ * needs rank 0". What a rank waits in it has posted last. */
+static void add_held(const struct harness_view *view, uint32_t rank,
+                     struct harness_finding *finding)
+{
+    const struct ddp_page *page = &view->cut->pages[rank];
+    struct harness_finding part = *finding;
+
+    harness_draft_add(finding, "; rank %u", rank);
+    if (view->program->group_count == 0 || page->wait_kind != DDP_WAIT_COLLECTIVE) {
+        harness_draft_add(finding, " at seq %llu", (unsigned long long)page->wait_seq);
+    } else {
+        const bool is_open = harness_mismatch_is_open(view, rank);
+
+        harness_draft_set_posted(view, rank, &part);
+        part.text[0] = '\0';
+        harness_draft_add_op(view, &part);
+        harness_draft_add(finding, " in %s", part.text);
+        if (is_open) {
+            harness_draft_set_planned(view, page->seq_posted, &part);
+            part.text[0] = '\0';
+            harness_draft_add_op(view, &part);
+            harness_draft_add(finding, ", where %s is due,", part.text);
+        }
+    }
+    harness_draft_add(finding, " needs rank %llu", (unsigned long long)(page->wait_peer - 1));
+}
+
+/* Of those in a circle, the ones that posted in one group before they did in another, if not all
+ * did; what was due there. */
+static void blame_open(const struct harness_view *view, const struct harness_rank_set *members,
+                       struct harness_finding *finding)
+{
+    struct harness_rank_set open = harness_rank_set_in(view->mem);
+
+    for (uint32_t i = 0; i < harness_rank_set_count(members); i++) {
+        if (harness_mismatch_is_open(view, harness_rank_set_at(members, i))) {
+            harness_rank_set_add(&open, harness_rank_set_at(members, i));
+        }
+    }
+    if (!harness_rank_set_is_empty(&open)) {
+        finding->culprits = open;
+        harness_draft_set_planned(view, view->cut->pages[harness_rank_set_at(&open, 0)].seq_posted,
+                                  finding);
+    }
+}
+
 static void add_deadlock(const struct harness_view *view, enum harness_verdict verdict,
                          enum harness_mode mode, const struct harness_rank_set *members,
                          struct harness_findings *out)
@@ -175,6 +222,9 @@ static void add_deadlock(const struct harness_view *view, enum harness_verdict v
     harness_draft_begin(view, verdict, mode, first, &finding);
     finding.culprits = *members;
     harness_draft_set_planned(view, cut->pages[first].wait_seq, &finding);
+    if (verdict == HARNESS_VERDICT_HANG_CYCLE) {
+        blame_open(view, members, &finding);
+    }
     harness_draft_add_ranks(&finding, members);
     if (verdict == HARNESS_VERDICT_HANG_CYCLE) {
         harness_draft_add(&finding, " wait for each other in a circle");
@@ -188,9 +238,7 @@ static void add_deadlock(const struct harness_view *view, enum harness_verdict v
         uint32_t r = harness_rank_set_at(members, i);
 
         if (cut->pages[r].wait_peer != 0) {
-            harness_draft_add(&finding, "; rank %u at seq %llu needs rank %llu", r,
-                              (unsigned long long)cut->pages[r].wait_seq,
-                              (unsigned long long)(cut->pages[r].wait_peer - 1));
+            add_held(view, r, &finding);
         }
     }
     harness_findings_add(out, &finding);

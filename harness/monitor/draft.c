@@ -46,6 +46,12 @@ static void set_bucket(const struct harness_view *view, uint32_t bucket,
     }
 }
 
+static void set_group(const struct harness_group *group, struct harness_finding *finding)
+{
+    (void)snprintf(finding->guest.comm, sizeof(finding->guest.comm), "%s",
+                   group != NULL ? group->name : "");
+}
+
 void harness_draft_set_planned(const struct harness_view *view, uint64_t seq,
                                struct harness_finding *finding)
 {
@@ -60,6 +66,8 @@ void harness_draft_set_planned(const struct harness_view *view, uint64_t seq,
     finding->op.role = op->role;
     finding->op.elem_count = op->elem_count;
     finding->op.bucket = -1;
+    finding->op.index = op->index;
+    set_group(harness_program_group(view->program, op), finding);
     if (op->role == DDP_ROLE_BUCKET) {
         set_bucket(view, op->index, finding);
     }
@@ -81,6 +89,8 @@ void harness_draft_set_posted(const struct harness_view *view, uint32_t rank,
     finding->op.role = op.role;
     finding->op.elem_count = page->posted_count;
     finding->op.bucket = -1;
+    finding->op.index = op.index;
+    set_group(harness_program_group_of(view->program, page->posted_comm), finding);
     if (op.role == DDP_ROLE_BUCKET) {
         set_bucket(view, op.index, finding);
     }
@@ -134,7 +144,13 @@ void harness_draft_add_op(const struct harness_view *view, struct harness_findin
     harness_draft_add(finding, "%s seq %llu (", ddp_coll_kind_name(finding->op.kind),
                       (unsigned long long)finding->op.seq);
     if (finding->op.bucket < 0) {
-        harness_draft_add(finding, "%s)", ddp_coll_role_name(finding->op.role));
+        harness_draft_add(finding, "%s", ddp_coll_role_name(finding->op.role));
+        if (finding->op.role == DDP_ROLE_USER && program->group_count > 0) {
+            harness_draft_add(finding, " %u%s%s", finding->op.index,
+                              finding->guest.comm[0] != '\0' ? " in group " : "",
+                              finding->guest.comm);
+        }
+        harness_draft_add(finding, ")");
         return;
     }
     harness_draft_add(finding, "bucket %d", finding->op.bucket);

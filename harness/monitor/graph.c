@@ -55,6 +55,15 @@ enum ddp_phase harness_graph_phase(const struct harness_cut *cut, uint32_t rank)
     return phase < DDP_PHASE_COUNT ? (enum ddp_phase)phase : DDP_PHASE_SPAWN;
 }
 
+/* The rank is in the group in which the page's rank posted last, and so waits. */
+static bool is_in_group(const struct harness_cut *cut, const struct ddp_page *page, uint32_t rank)
+{
+    const struct harness_group *group =
+        cut->program != NULL ? harness_program_group_of(cut->program, page->comm) : NULL;
+
+    return group == NULL || harness_group_member(group, rank) < group->rank_count;
+}
+
 bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32_t other)
 {
     const struct ddp_page *page = &cut->pages[rank];
@@ -69,9 +78,9 @@ bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32
     if (page->wait_kind == DDP_WAIT_COLLECTIVE) {
         /* Whoever has not done its part is needed, whichever neighbour's message is missing here:
          * it has not posted; or posted, not completed, and does not wait inside it. */
-        return cut->pages[other].seq_posted < page->wait_seq ||
-               (cut->pages[other].seq_done < page->wait_seq &&
-                !harness_graph_is_waiting(cut, other));
+        return is_in_group(cut, page, other) && (cut->pages[other].seq_posted < page->wait_seq ||
+                                                 (cut->pages[other].seq_done < page->wait_seq &&
+                                                  !harness_graph_is_waiting(cut, other)));
     }
     if (page->wait_peer != 0) {
         return false;
@@ -107,15 +116,17 @@ static bool is_failed(const struct harness_cut *cut, uint32_t rank)
 uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank)
 {
     const uint64_t posted = cut->pages[rank].seq_posted;
+    const uint64_t next =
+        cut->program != NULL ? harness_program_next(cut->program, posted, rank) : posted + 1;
 
     if (!harness_graph_is_waiting(cut, rank) && harness_graph_seq_inside(cut, rank) != 0) {
         return 0;
     }
     for (uint32_t r = 0; r < cut->world_size; r++) {
         if (r != rank && (harness_graph_is_waiting(cut, r) || is_failed(cut, r)) &&
-            (cut->pages[r].seq_posted > posted ||
-             (cut->pages[r].wait_kind == DDP_WAIT_COLLECTIVE && cut->pages[r].wait_seq > posted))) {
-            return posted + 1;
+            (cut->pages[r].seq_posted >= next ||
+             (cut->pages[r].wait_kind == DDP_WAIT_COLLECTIVE && cut->pages[r].wait_seq >= next))) {
+            return next;
         }
     }
     return 0;

@@ -23,8 +23,8 @@ bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32
 bool harness_graph_has_waiter(const struct harness_cut *cut, uint32_t rank);
 /* The collective in whose post or wait this rank is; 0 = none. */
 uint64_t harness_graph_seq_inside(const struct harness_cut *cut, uint32_t rank);
-/* The first collective that this rank has not posted, if a rank has that waits or ended with an
- * error, and this one is not inside an earlier one; 0 = none. */
+/* The first collective of a group that it is in and that this rank has not posted, if a rank has
+ * that waits or ended with an error, and this one is not inside an earlier one; 0 = none. */
 uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank);
 /* Adds them. */
 void harness_graph_waiting_set(const struct harness_cut *cut, struct harness_rank_set *out);

@@ -25,14 +25,24 @@ enum harness_verdict harness_mismatch_of(const struct harness_view *view, uint32
         return HARNESS_VERDICT_NONE;
     }
     op = ddp_event_op_unpack(page->posted_op);
-    return harness_program_compare_step(view->program, page->seq_posted, posted_step(view, page),
-                                        &op, page->posted_count);
+    return harness_program_compare_post(view->program, page->seq_posted, posted_step(view, page),
+                                        &op, page->posted_count, page->posted_comm);
+}
+
+bool harness_mismatch_is_open(const struct harness_view *view, uint32_t rank)
+{
+    const struct ddp_page *page = &view->cut->pages[rank];
+    const struct ddp_event_op op = ddp_event_op_unpack(page->posted_op);
+
+    return page->seq_posted != 0 &&
+           harness_program_is_open(view->program, page->seq_posted, posted_step(view, page), &op,
+                                   page->posted_count);
 }
 
 static bool is_same_post(const struct ddp_page *a, const struct ddp_page *b)
 {
     return a->seq_posted == b->seq_posted && a->posted_op == b->posted_op &&
-           a->posted_count == b->posted_count;
+           a->posted_count == b->posted_count && a->posted_comm == b->posted_comm;
 }
 
 /* Under join the program depends on how many batches ranks take. If no rank that came so far posted
@@ -67,6 +77,13 @@ static void say(const struct harness_view *view, uint32_t rank, const struct har
     harness_draft_add(&part, " posted ");
     harness_draft_add_op(view, &part);
     harness_draft_add_signature(&part, op, page->posted_count);
+    if (harness_mismatch_of(view, rank) == HARNESS_VERDICT_MISMATCH_COMM) {
+        const struct harness_group *group =
+            harness_program_group_of(view->program, page->posted_comm);
+
+        harness_draft_add(&part, ", in %s%s", group != NULL ? "group " : "the group of all ranks",
+                          group != NULL ? group->name : "");
+    }
     part.step = step;
     part.phase = posted_phase(page);
     harness_draft_add_place(&part);
@@ -137,7 +154,8 @@ void harness_mismatch_find_all(const struct harness_view *view, struct harness_f
             is_listed = harness_mismatch_of(view, q) == verdict &&
                         is_same_post(&cut->pages[q], &cut->pages[r]);
         }
-        if (verdict != HARNESS_VERDICT_NONE && !is_listed && !is_agreed(view, r)) {
+        if (verdict != HARNESS_VERDICT_NONE && !is_listed && !is_agreed(view, r) &&
+            !harness_mismatch_is_open(view, r)) {
             add(view, verdict, r, out);
         }
     }

@@ -44,6 +44,7 @@ struct harness_cut {
     /* [world_size], how long of its silence a rank was ready to run and had no CPU; that time does
      * not count against it. NULL in virtual time. */
     const uint64_t *starved_ns;
+    const struct harness_program *program; /* whose groups ranks are in; NULL: that of all */
     bool is_stable;     /* no page and no word changed between two readings around this cut */
     uint64_t change_ns; /* when one was last seen to change; 0 = not watched */
 };

@@ -18,6 +18,9 @@ void harness_crash_find_all(const struct harness_view *view, struct harness_find
 
 /* How the last operation that a rank posted differs from the program, or NONE. */
 enum harness_verdict harness_mismatch_of(const struct harness_view *view, uint32_t rank);
+/* It posted in one group before it did in another, as harness_program_is_open says: no finding yet,
+ * but of a circle it is the one to blame. */
+bool harness_mismatch_is_open(const struct harness_view *view, uint32_t rank);
 /* Add a finding for each way in which it does. */
 void harness_mismatch_find_all(const struct harness_view *view, struct harness_findings *out);
 

@@ -120,6 +120,22 @@ static const struct harness_program *program_of(const struct harness_sampler *sa
     return regroup->is_open ? &regroup->program : NULL;
 }
 
+/* The number of a post that is not the program's: where the rank is in groups of some ranks, its
+ * own next one may come before the number that it counted. */
+static uint64_t due_seq(const struct harness_program *program, uint64_t last, uint32_t rank,
+                        int32_t step, const struct ddp_event_entry *entry)
+{
+    const struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
+    const uint64_t seq = entry->arg[0];
+    const uint64_t due =
+        program->group_count > 0 && last < seq ? harness_program_next(program, last, rank) : seq;
+    const bool is_other =
+        due < seq && harness_program_compare_post(program, due, step, &op, entry->arg[2],
+                                                  entry->arg[3]) != HARNESS_VERDICT_NONE;
+
+    return is_other ? due : seq;
+}
+
 static void note_post(struct harness_sampler *sampler, uint32_t rank,
                       const struct ddp_event_entry *entry)
 {
@@ -132,15 +148,17 @@ static void note_post(struct harness_sampler *sampler, uint32_t rank,
         return;
     }
     step = harness_program_step_of(program, entry->phase, entry->step);
-    if (harness_program_compare_step(program, entry->arg[0], step, &op, entry->arg[2]) !=
-        HARNESS_VERDICT_NONE) {
+    if (harness_program_compare_post(program, entry->arg[0], step, &op, entry->arg[2],
+                                     entry->arg[3]) != HARNESS_VERDICT_NONE) {
         self->deviation.is_set = true;
-        self->deviation.seq = entry->arg[0];
+        self->deviation.seq = due_seq(program, self->last_seq, rank, step, entry);
         self->deviation.packed_op = entry->arg[1];
         self->deviation.elem_count = entry->arg[2];
+        self->deviation.comm = entry->arg[3];
         self->deviation.step = entry->step;
         self->deviation.phase = entry->phase;
     }
+    self->last_seq = self->last_seq == UINT64_MAX ? UINT64_MAX : entry->arg[0];
 }
 
 /* Read a rank's ring up to the page's event count, until a post differs from the program; from then
@@ -158,6 +176,9 @@ static void read_posts(struct harness_sampler *sampler, uint32_t rank)
         ddp_status status =
             ddp_ring_read(ring, sampler->config.ring_entry_count, ++self->ring_read_count, &entry);
 
+        if (status != DDP_OK) {
+            self->last_seq = UINT64_MAX;
+        }
         if (status == DDP_OK && is_followed) {
             harness_regroup_note(&sampler->regroup, rank, &entry);
             self->deviation.is_set =
@@ -171,6 +192,7 @@ static void read_posts(struct harness_sampler *sampler, uint32_t rank)
         page->seq_posted = self->deviation.seq;
         page->posted_op = self->deviation.packed_op;
         page->posted_count = self->deviation.elem_count;
+        page->posted_comm = self->deviation.comm;
         page->posted_step = self->deviation.step;
         page->posted_phase = self->deviation.phase;
     }
@@ -287,6 +309,7 @@ static void analyse(struct harness_sampler *sampler, struct harness_cut *inout,
 
     *out_plan = config->plan;
     *out_program = config->program;
+    inout->program = config->program;
     if (regroup->is_open) {
         const struct harness_cut lost = harness_regroup_lost(regroup, inout);
 
@@ -294,6 +317,7 @@ static void analyse(struct harness_sampler *sampler, struct harness_cut *inout,
         *inout = harness_regroup_cut(regroup, inout);
         *out_plan = &regroup->plan;
         *out_program = &regroup->program;
+        inout->program = &regroup->program;
     }
     harness_monitor_analyse(*out_plan, *out_program, inout, findings);
     sampler->conclusions.is_failed |= regroup->is_failed;
@@ -365,6 +389,7 @@ bool harness_sampler_is_open(const struct harness_sampler *sampler)
                                     .now_ns = sampler->now_ns,
                                     .pages = sampler->pages,
                                     .processes = sampler->processes,
+                                    .program = sampler->config.program,
                                     .is_page_valid = sampler->is_page_valid};
 
     for (uint32_t r = 0; r < cut.world_size; r++) {

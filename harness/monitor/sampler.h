@@ -46,11 +46,12 @@ struct harness_sampler_config {
 /* What is remembered of one rank from sample to sample. */
 struct harness_sampler_rank {
     uint64_t ring_read_count; /* ring entries that were read */
+    uint64_t last_seq;        /* of the last post that was read; UINT64_MAX: one was lost */
     /* The rank's first post that differs from the program, once there was one. A page shows only
      * the last post, and whatever is posted after the first wrong one follows from it. */
     struct {
         bool is_set;
-        uint64_t seq, packed_op, elem_count, step, phase;
+        uint64_t seq, packed_op, elem_count, comm, step, phase;
     } deviation;
     uint64_t alive_ns;         /* its last sign of life, */
     uint64_t paused_before_ns; /* and the sampler's paused_ns up to that */

@@ -156,7 +156,7 @@ static void check_completed(const struct harness_emulation *e, uint32_t rank,
         harness_rank_set_add(&finding.culprits, rank);
         finding.step = (int32_t)list[i]->entry.step;
         finding.op = (struct harness_finding_op){true, list[i]->entry.arg[0], op.kind, op.role,
-                                                 -1,   list[i]->entry.arg[2]};
+                                                 -1,   list[i]->entry.arg[2], op.index};
         (void)snprintf(finding.text, sizeof(finding.text),
                        "rank %u ended with OK and never completed collective %llu (%s)", rank,
                        (unsigned long long)list[i]->entry.arg[0], ddp_coll_role_name(op.role));

@@ -213,8 +213,8 @@ static void place_at_rebuild(const struct harness_emulation *e, struct harness_f
         const struct harness_op *op = &program->ops[i];
 
         if (op->role == DDP_ROLE_REBUILD && op->index == 0) {
-            finding->op =
-                (struct harness_finding_op){true, op->seq, op->kind, op->role, -1, op->elem_count};
+            finding->op = (struct harness_finding_op){true, op->seq,        op->kind, op->role,
+                                                      -1,   op->elem_count, op->index};
             return;
         }
     }

@@ -12,6 +12,7 @@ struct deviation {
     uint64_t seq;
     struct ddp_event_op got;
     uint64_t elem_count;
+    uint64_t comm;
     int32_t step;     /* as the program counts it */
     int32_t recorded; /* as the rank does */
     uint8_t phase;
@@ -174,6 +175,38 @@ static enum harness_verdict settle_bucket(const struct harness_emulation *e, uin
                : deviation->verdict;
 }
 
+static bool is_hang_of(const struct harness_findings *found, uint32_t rank)
+{
+    for (size_t i = 0; i < found->count; i++) {
+        if (harness_verdict_family(found->items[i].verdict) == HARNESS_FAMILY_HANG &&
+            harness_rank_set_has(&found->items[i].culprits, rank)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* In one group the rank posted before it did in another (harness_program_is_open). What it did next
+ * tells; NONE: it came to hang in there, and so it was found already. */
+static enum harness_verdict settle_open(const struct harness_emulation *e, uint32_t rank,
+                                        uint64_t seq, const struct harness_trace_event *const *post,
+                                        size_t post_count, const struct harness_findings *found)
+{
+    if (is_posted_later(e, seq, post, post_count)) {
+        return HARNESS_VERDICT_MISMATCH_ORDER;
+    }
+    for (size_t i = 1; i < post_count; i++) {
+        if (post[i]->entry.step != post[0]->entry.step ||
+            post[i]->entry.phase >= DDP_PHASE_TEARDOWN) {
+            return HARNESS_VERDICT_MISMATCH_MISSING;
+        }
+    }
+    if (harness_index_is_ended_ok(&e->index, rank)) {
+        return HARNESS_VERDICT_MISMATCH_MISSING;
+    }
+    return is_hang_of(found, rank) ? HARNESS_VERDICT_NONE : HARNESS_VERDICT_MISMATCH_ORDER;
+}
+
 /* Trees are measured when all that construction posts has been posted: a rank that measures left
  * out what is still planned there. */
 static const struct harness_trace_event *begin_of_probes(const struct harness_emulation *e,
@@ -194,7 +227,7 @@ static const struct harness_trace_event *begin_of_probes(const struct harness_em
 
 /* The first one from the post `first` on, which is then where to go on. */
 static struct deviation next_deviation(const struct harness_emulation *e, uint32_t rank,
-                                       size_t *first)
+                                       const struct harness_findings *found, size_t *first)
 {
     const struct harness_program *program = e->input->program;
     struct deviation out = {.is_set = false};
@@ -202,6 +235,7 @@ static struct deviation next_deviation(const struct harness_emulation *e, uint32
     const struct harness_trace_event *const *list =
         harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &count);
     uint64_t last = *first > 0 ? list[*first - 1]->entry.arg[0] : 0;
+    uint64_t due = 0;
 
     for (size_t i = *first; i < count; i++) {
         const struct ddp_event_entry *entry = &list[i]->entry;
@@ -212,12 +246,29 @@ static struct deviation next_deviation(const struct harness_emulation *e, uint32
         }
         out.seq = entry->arg[0];
         out.elem_count = entry->arg[2];
+        out.comm = entry->arg[3];
         out.phase = entry->phase;
         out.recorded = entry->phase <= DDP_PHASE_INIT ? -1 : (int32_t)entry->step;
         out.step = harness_program_step_of(program, entry->phase, entry->step);
-        out.verdict =
-            harness_program_compare_step(program, out.seq, out.step, &out.got, out.elem_count);
-        if (out.verdict == HARNESS_VERDICT_NONE && out.seq != last + 1) {
+        out.verdict = harness_program_compare_post(program, out.seq, out.step, &out.got,
+                                                   out.elem_count, out.comm);
+        due = harness_program_next(program, last, rank);
+        if (out.verdict != HARNESS_VERDICT_NONE && program->group_count > 0 && due < out.seq) {
+            /* It counted operations of groups that it is not in, and left out one before them. */
+            out.seq = due;
+            out.verdict = harness_program_compare_post(program, due, out.step, &out.got,
+                                                       out.elem_count, out.comm);
+            out.verdict =
+                out.verdict == HARNESS_VERDICT_NONE ? HARNESS_VERDICT_MISMATCH_ORDER : out.verdict;
+        }
+        if (out.verdict != HARNESS_VERDICT_NONE &&
+            harness_program_is_open(program, out.seq, out.step, &out.got, out.elem_count)) {
+            out.verdict = settle_open(e, rank, out.seq, &list[i], count - i, found);
+            out.is_set = out.verdict != HARNESS_VERDICT_NONE;
+            *first = i + 1;
+            return out;
+        }
+        if (out.verdict == HARNESS_VERDICT_NONE && out.seq != due) {
             out.verdict = HARNESS_VERDICT_MISMATCH_ORDER;
         }
         if (out.verdict == HARNESS_VERDICT_NONE && is_root_foreign(e, &out)) {
@@ -231,17 +282,18 @@ static struct deviation next_deviation(const struct harness_emulation *e, uint32
         }
         last = out.seq;
     }
-    if (last < program->op_count &&
+    due = harness_program_next(program, last, rank);
+    if (due <= program->op_count &&
         (harness_index_is_ended_ok(&e->index, rank) || is_model_judged_unseen(e, rank, last) ||
-         begin_of_probes(e, rank, last + 1) != NULL)) {
-        const struct harness_trace_event *probes = begin_of_probes(e, rank, last + 1);
+         begin_of_probes(e, rank, due) != NULL)) {
+        const struct harness_trace_event *probes = begin_of_probes(e, rank, due);
 
         out.is_set = true;
         out.is_end = true;
         out.recorded =
             probes != NULL ? -1 : (int32_t)harness_index_end(&e->index, rank)->entry.step;
         out.verdict = HARNESS_VERDICT_MISMATCH_MISSING;
-        out.seq = last + 1;
+        out.seq = due;
     }
     return out;
 }
@@ -258,50 +310,74 @@ static bool is_out_of_data(const struct harness_emulation *e, uint32_t rank,
            batches < ((uint64_t)planned->step + 1) * e->input->job->micro_batches;
 }
 
-static void set_op(const struct harness_emulation *e, enum ddp_coll_kind kind,
-                   enum ddp_coll_role role, uint32_t index, uint64_t elem_count,
+/* group: NULL, or of some ranks. */
+static void set_op(const struct harness_emulation *e, const struct ddp_event_op *op,
+                   uint64_t elem_count, const struct harness_group *group,
                    struct harness_finding *finding)
 {
-    finding->op = (struct harness_finding_op){
-        .is_set = true, .kind = kind, .role = role, .bucket = -1, .elem_count = elem_count};
-    if (role == DDP_ROLE_BUCKET) {
-        harness_subject_set_bucket(e, index, finding);
+    finding->op = (struct harness_finding_op){.is_set = true,
+                                              .kind = op->kind,
+                                              .role = op->role,
+                                              .bucket = -1,
+                                              .elem_count = elem_count,
+                                              .index = op->index};
+    if (group != NULL) {
+        (void)snprintf(finding->guest.comm, sizeof(finding->guest.comm), "%s", group->name);
     }
+    if (op->role == DDP_ROLE_BUCKET) {
+        harness_subject_set_bucket(e, op->index, finding);
+    }
+}
+
+static const char *group_text(const struct harness_group *group, char *out, size_t out_bytes)
+{
+    (void)snprintf(out, out_bytes, "%s%s", group != NULL ? " in group " : "",
+                   group != NULL ? group->name : "");
+    return out;
 }
 
 /* The finding is about the planned operation that is missing or differs, or about the extra one. */
 static void describe(const struct harness_emulation *e, uint32_t rank,
                      const struct deviation *deviation, struct harness_finding *finding)
 {
-    const struct harness_op *planned = harness_program_at(e->input->program, deviation->seq);
+    const struct harness_program *program = e->input->program;
+    const struct harness_op *planned = harness_program_at(program, deviation->seq);
     const struct ddp_event_op *got_op = &deviation->got;
+    const struct harness_group *due =
+        planned != NULL ? harness_program_group(program, planned) : NULL;
+    const struct harness_group *used = harness_program_group_of(program, deviation->comm);
     char expected[128] = "the end";
-    char got[128] = "nothing";
+    char got[160] = "nothing";
+    char name[HARNESS_GROUP_NAME_BYTES + 16];
 
     if (planned != NULL) {
-        (void)snprintf(expected, sizeof(expected), "%s %s/%u of %llu in step %d",
+        (void)snprintf(expected, sizeof(expected), "%s %s/%u of %llu%s in step %d",
                        ddp_coll_kind_name(planned->kind), ddp_coll_role_name(planned->role),
-                       planned->index, (unsigned long long)planned->elem_count, planned->step);
+                       planned->index, (unsigned long long)planned->elem_count,
+                       group_text(due, name, sizeof(name)), planned->step);
     }
     if (planned != NULL && deviation->verdict != HARNESS_VERDICT_MISMATCH_EXTRA) {
+        const struct ddp_event_op op = {
+            .kind = planned->kind, .role = planned->role, .index = planned->index};
+
         finding->step = planned->step;
         finding->phase = (int32_t)planned->phase;
-        set_op(e, planned->kind, planned->role, planned->index, planned->elem_count, finding);
+        set_op(e, &op, planned->elem_count, due, finding);
     } else {
         finding->step = deviation->step;
         finding->phase = deviation->phase;
-        set_op(e, got_op->kind, got_op->role, got_op->index, deviation->elem_count, finding);
+        set_op(e, got_op, deviation->elem_count, used, finding);
     }
-    if (finding->step == harness_program_end(e->input->program)) {
+    if (finding->step == harness_program_end(program)) {
         finding->step = deviation->recorded; /* everybody counts what follows to the last step */
     }
     finding->op.seq = deviation->seq;
     if (!deviation->is_end) {
-        (void)snprintf(got, sizeof(got), "%s %s/%u of %llu (%s, %s, root %u) in step %d",
+        (void)snprintf(got, sizeof(got), "%s %s/%u of %llu (%s, %s, root %u)%s in step %d",
                        ddp_coll_kind_name(got_op->kind), ddp_coll_role_name(got_op->role),
                        got_op->index, (unsigned long long)deviation->elem_count,
                        ddp_dtype_name(got_op->dtype), ddp_redop_name(got_op->redop), got_op->root,
-                       deviation->step);
+                       group_text(used, name, sizeof(name)), deviation->step);
     }
     (void)snprintf(finding->text, sizeof(finding->text),
                    "rank %u: collective %llu should be %s, and was %s", rank,
@@ -344,7 +420,7 @@ ddp_status harness_check_program(const struct harness_emulation *e, struct harne
         size_t first = 0;
 
         do {
-            deviation = next_deviation(e, r, &first);
+            deviation = next_deviation(e, r, out, &first);
             if (deviation.is_set) {
                 add(e, r, &deviation, out);
             }

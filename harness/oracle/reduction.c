@@ -151,7 +151,8 @@ static void check_used_map(const struct harness_emulation *e, const struct harne
                          HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE);
     finding.culprits = wrong;
     finding.step = op->step;
-    finding.op = (struct harness_finding_op){true, op->seq, op->kind, op->role, -1, op->elem_count};
+    finding.op = (struct harness_finding_op){true, op->seq,        op->kind, op->role,
+                                             -1,   op->elem_count, op->index};
     add_decided(e, op, &finding);
     (void)snprintf(finding.text, sizeof(finding.text),
                    "the used map of step %d is not that of the reference's gradients on %s",

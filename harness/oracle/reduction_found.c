@@ -57,8 +57,8 @@ void harness_reduction_check_found(const struct harness_emulation *e, struct har
                              HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE);
         finding.culprits = wrong;
         finding.step = (int32_t)step;
-        finding.op =
-            (struct harness_finding_op){true, op->seq, op->kind, op->role, -1, op->elem_count};
+        finding.op = (struct harness_finding_op){true, op->seq,        op->kind, op->role,
+                                                 -1,   op->elem_count, op->index};
         (void)snprintf(finding.text, sizeof(finding.text),
                        is_sent ? "whether gradients are finite in step %u is not what %s sent"
                                : "whether to leave step %u out is not what ranks sent, on %s",

@@ -16,22 +16,23 @@ struct posted_job {
     const struct harness_emulation *e;
     const struct harness_op *op;
     struct harness_posted posted;
-    uint32_t world;
+    struct harness_members members;
+    uint32_t size;                          /* of members; those are what is counted below */
     size_t elem_bytes, in_count, out_count; /* elements of a rank */
-    uint8_t **input, **output;              /* [world] */
+    uint8_t **input, **output;              /* [size] */
     uint64_t salt;
 };
 
-static const struct ddp_event_entry *entry_of(const struct posted_job *job, uint32_t rank,
+static const struct ddp_event_entry *entry_of(const struct posted_job *job, uint32_t member,
                                               enum ddp_event event)
 {
-    const struct harness_trace_event *found =
-        harness_index_with_seq(&job->e->index, rank, event, job->op->seq);
+    const struct harness_trace_event *found = harness_index_with_seq(
+        &job->e->index, harness_members_rank(&job->members, member), event, job->op->seq);
 
     return found != NULL ? &found->entry : NULL;
 }
 
-/* The hash that a rank recorded with it; 0: none. */
+/* The hash that a member recorded with it; 0: none. */
 static uint64_t recorded_hash(const struct posted_job *job, uint32_t rank, enum ddp_event event)
 {
     const struct ddp_event_entry *entry = entry_of(job, rank, event);
@@ -39,10 +40,10 @@ static uint64_t recorded_hash(const struct posted_job *job, uint32_t rank, enum 
     return entry == NULL ? 0 : event == DDP_EVENT_COLL_TAKEN ? entry->arg[1] : entry->arg[4];
 }
 
-/* Every rank posted and completed just this one. */
+/* Every member posted and completed just this one, in its group. */
 static bool is_met(const struct posted_job *job)
 {
-    for (uint32_t r = 0; r < job->world; r++) {
+    for (uint32_t r = 0; r < job->size; r++) {
         const struct ddp_event_entry *post = entry_of(job, r, DDP_EVENT_COLL_POST);
         const struct ddp_event_entry *done = entry_of(job, r, DDP_EVENT_COLL_DONE);
         struct ddp_event_op op;
@@ -53,7 +54,8 @@ static bool is_met(const struct posted_job *job)
         op = ddp_event_op_unpack(post->arg[1]);
         if (op.kind != job->op->kind || op.redop != job->op->redop || op.dtype != job->op->dtype ||
             op.role != DDP_ROLE_USER || op.index != job->op->index || op.root != job->op->root ||
-            post->arg[2] != job->op->elem_count) {
+            post->arg[2] != job->op->elem_count ||
+            harness_program_is_comm_wrong(job->e->input->program, job->op->seq, post->arg[3])) {
             return false;
         }
     }
@@ -120,7 +122,7 @@ static void combine_all(const struct posted_job *job, size_t first, size_t count
     bool is_whole = job->posted.dtype == DDP_DTYPE_I32 || job->posted.dtype == DDP_DTYPE_I64;
 
     memcpy(target, job->input[0] + first * job->elem_bytes, count * job->elem_bytes);
-    for (uint32_t r = 1; r < job->world; r++) {
+    for (uint32_t r = 1; r < job->size; r++) {
         const uint8_t *source = job->input[r] + first * job->elem_bytes;
 
         if (is_whole) {
@@ -144,7 +146,7 @@ static void expect_rank(const struct posted_job *job, uint32_t rank)
         break;
     case DDP_COLL_ALL_GATHER:
     case DDP_COLL_ALL_TO_ALL:
-        for (uint32_t r = 0; r < job->world; r++) {
+        for (uint32_t r = 0; r < job->size; r++) {
             const size_t from = job->op->kind == DDP_COLL_ALL_TO_ALL ? rank * block_bytes : 0;
 
             memcpy(out + r * block_bytes, job->input[r] + from, block_bytes);
@@ -171,13 +173,13 @@ static ddp_status expect_all(const struct posted_job *job, bool *out_known)
 
     *out_known = true;
     if (!ddp_coll_kind_is_sum(job->op->kind) || is_whole || job->posted.redop != DDP_REDOP_SUM) {
-        for (uint32_t r = 0; r < job->world; r++) {
+        for (uint32_t r = 0; r < job->size; r++) {
             expect_rank(job, r);
         }
         return DDP_OK;
     }
-    set = harness_schedules_find(&job->e->schedules, job->op->kind, name, job->op->elem_count,
-                                 job->op->dtype, job->op->root);
+    set = harness_schedules_find(&job->e->schedules, job->size, job->op->kind, name,
+                                 job->op->elem_count, job->op->dtype, job->op->root);
     *out_known = set != NULL && set->is_ordered;
     return *out_known ? harness_schedule_set_run(set, (void *const *)job->input,
                                                  (void *const *)job->output)
@@ -195,8 +197,10 @@ static void report(const struct posted_job *job, const struct harness_rank_set *
     finding.culprits = *ranks;
     finding.step = job->op->step;
     finding.phase = (int32_t)job->op->phase;
-    finding.op = (struct harness_finding_op){true,          job->op->seq, job->op->kind,
-                                             job->op->role, -1,           job->op->elem_count};
+    finding.op = (struct harness_finding_op){
+        true, job->op->seq, job->op->kind, job->op->role, -1, job->op->elem_count, job->op->index};
+    (void)snprintf(finding.guest.comm, sizeof finding.guest.comm, "%s",
+                   job->members.group != NULL ? job->members.group->name : "");
     (void)snprintf(finding.text, sizeof finding.text,
                    "%s: collective %llu of step %d (%s %s %llu, number %u of "
                    "job.posts) on %s",
@@ -210,7 +214,7 @@ static void report(const struct posted_job *job, const struct harness_rank_set *
 static size_t out_count_of(const struct posted_job *job, uint32_t rank)
 {
     return job->op->elem_count *
-           ddp_coll_output_blocks(job->op->kind, job->world, rank == job->op->root);
+           ddp_coll_output_blocks(job->op->kind, job->size, rank == job->op->root);
 }
 
 static ddp_status judge(const struct posted_job *job, struct harness_findings *out)
@@ -218,14 +222,15 @@ static ddp_status judge(const struct posted_job *job, struct harness_findings *o
     struct harness_rank_set wrong = harness_rank_set_in(out->mem);
     bool is_known = false;
 
-    for (uint32_t r = 0; r < job->world; r++) {
+    for (uint32_t r = 0; r < job->size; r++) {
         bool is_sender = job->op->kind != DDP_COLL_BROADCAST || r == job->op->root;
         uint64_t got = recorded_hash(job, r, DDP_EVENT_COLL_POST);
 
         harness_posted_fill(&job->posted, job->e->input->plan->job.seed, (uint32_t)job->op->step,
-                            job->op->index, r, job->in_count, job->input[r]);
+                            job->op->index, harness_members_rank(&job->members, r), job->in_count,
+                            job->input[r]);
         if (is_sender && got != hash_of(job, job->input[r], job->in_count)) {
-            harness_rank_set_add(&wrong, r);
+            harness_rank_set_add(&wrong, harness_members_rank(&job->members, r));
         }
     }
     if (!harness_rank_set_is_empty(&wrong)) {
@@ -233,11 +238,11 @@ static ddp_status judge(const struct posted_job *job, struct harness_findings *o
         return DDP_OK;
     }
     DDP_TRY(expect_all(job, &is_known));
-    for (uint32_t r = 0; is_known && r < job->world; r++) {
+    for (uint32_t r = 0; is_known && r < job->size; r++) {
         uint64_t got = recorded_hash(job, r, DDP_EVENT_COLL_DONE);
 
         if (got != hash_of(job, job->output[r], out_count_of(job, r))) {
-            harness_rank_set_add(&wrong, r);
+            harness_rank_set_add(&wrong, harness_members_rank(&job->members, r));
         }
     }
     if (!harness_rank_set_is_empty(&wrong)) {
@@ -246,11 +251,11 @@ static ddp_status judge(const struct posted_job *job, struct harness_findings *o
     }
     /* It came out right, and was then changed. Whoever has recorded nothing of it may have ended.
      */
-    for (uint32_t r = 0; is_known && r < job->world; r++) {
+    for (uint32_t r = 0; is_known && r < job->size; r++) {
         if (entry_of(job, r, DDP_EVENT_COLL_TAKEN) != NULL &&
             recorded_hash(job, r, DDP_EVENT_COLL_TAKEN) !=
                 hash_of(job, job->output[r], out_count_of(job, r))) {
-            harness_rank_set_add(&wrong, r);
+            harness_rank_set_add(&wrong, harness_members_rank(&job->members, r));
         }
     }
     if (!harness_rank_set_is_empty(&wrong)) {
@@ -262,7 +267,8 @@ static ddp_status judge(const struct posted_job *job, struct harness_findings *o
 static ddp_status check_one(const struct harness_emulation *e, const struct harness_op *op,
                             struct harness_findings *out, struct ddp_err *err)
 {
-    struct posted_job job = {.e = e, .op = op, .world = e->world};
+    const struct harness_members members = harness_emulation_planned(e, op);
+    struct posted_job job = {.e = e, .op = op, .members = members, .size = members.size};
     ddp_status status = DDP_OK;
     char salt[64];
 
@@ -273,11 +279,11 @@ static ddp_status check_one(const struct harness_emulation *e, const struct harn
     (void)snprintf(salt, sizeof salt, "%s/%u", ddp_coll_role_name(op->role), op->index);
     job.salt = ddp_hash_text(salt);
     job.elem_bytes = ddp_dtype_size_bytes(op->dtype);
-    job.in_count = op->elem_count * ddp_coll_input_blocks(op->kind, e->world);
-    job.out_count = op->elem_count * ddp_coll_output_blocks(op->kind, e->world, true);
-    job.input = ddp_mem_array(e->mem, e->world, sizeof *job.input);
-    job.output = ddp_mem_array(e->mem, e->world, sizeof *job.output);
-    for (uint32_t r = 0; job.input != NULL && job.output != NULL && r < e->world; r++) {
+    job.in_count = op->elem_count * ddp_coll_input_blocks(op->kind, job.size);
+    job.out_count = op->elem_count * ddp_coll_output_blocks(op->kind, job.size, true);
+    job.input = ddp_mem_array(e->mem, job.size, sizeof *job.input);
+    job.output = ddp_mem_array(e->mem, job.size, sizeof *job.output);
+    for (uint32_t r = 0; job.input != NULL && job.output != NULL && r < job.size; r++) {
         job.input[r] = ddp_mem_array(e->mem, job.in_count, job.elem_bytes);
         job.output[r] = ddp_mem_array(e->mem, job.out_count, job.elem_bytes);
         status = job.input[r] == NULL || job.output[r] == NULL ? DDP_E_NOMEM : status;
@@ -286,7 +292,7 @@ static ddp_status check_one(const struct harness_emulation *e, const struct harn
     if (status == DDP_OK) {
         status = judge(&job, out);
     }
-    for (uint32_t r = 0; job.input != NULL && job.output != NULL && r < e->world; r++) {
+    for (uint32_t r = 0; job.input != NULL && job.output != NULL && r < job.size; r++) {
         ddp_mem_free(e->mem, job.input[r]);
         ddp_mem_free(e->mem, job.output[r]);
     }

@@ -139,7 +139,7 @@ static bool is_never_run(const struct harness_emulation *e, uint32_t step, uint3
     const struct harness_op *op = bucket_op(e, step, bucket);
     const struct harness_schedule_set *set =
         op == NULL ? NULL
-                   : harness_schedules_find(&e->schedules, op->kind, NULL, op->elem_count,
+                   : harness_schedules_find(&e->schedules, e->world, op->kind, NULL, op->elem_count,
                                             op->dtype, op->root);
     bool is_found = false;
 
@@ -257,6 +257,27 @@ static void count_posts(struct posts *posts, uint32_t rank)
     }
 }
 
+/* The rank posted it by then under whatever number: where groups count together, a rank that left
+ * out something has another number for what follows. */
+static bool is_posted_so(const struct harness_emulation *e, uint32_t rank,
+                         const struct harness_trace_event *done)
+{
+    const struct harness_trace_event *own =
+        harness_index_with_seq(&e->index, done->rank, DDP_EVENT_COLL_POST, done->entry.arg[0]);
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_in_step(&e->index, rank, DDP_EVENT_COLL_POST, done->entry.step, &count);
+
+    for (size_t i = 0; own != NULL && i < count; i++) {
+        if (list[i]->entry.arg[1] == done->entry.arg[1] &&
+            list[i]->entry.arg[3] == own->entry.arg[3] &&
+            list[i]->entry.time_ns <= done->entry.time_ns) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A rank on which the completed operation depends and that had not posted it by then; -1: none. A
  * broadcast depends on its root, all else on everybody; but of a reduction to a root, who is not
  * the root has only sent, and where a job posts no elements, nobody depends on anybody. */
@@ -265,22 +286,25 @@ static int64_t missing_rank(const struct posts *posts, const struct harness_trac
     const struct harness_emulation *e = posts->e;
     uint64_t seq = done->entry.arg[0];
     struct ddp_event_op op = ddp_event_op_unpack(done->entry.arg[1]);
+    const struct harness_members members = harness_emulation_members(e, done->rank, seq);
     uint32_t first = op.kind == DDP_COLL_BROADCAST ? op.root : 0;
-    uint32_t end = op.kind == DDP_COLL_BROADCAST ? op.root + 1 : e->world;
+    uint32_t end = op.kind == DDP_COLL_BROADCAST ? op.root + 1 : members.size;
 
-    if ((op.kind == DDP_COLL_REDUCE && done->rank != op.root) ||
+    if ((op.kind == DDP_COLL_REDUCE && members.member != op.root) ||
         (op.role == DDP_ROLE_USER && op.kind != DDP_COLL_BARRIER && done->entry.arg[2] == 0)) {
         return -1;
     }
-    if (posts->rank_count[seq] == e->world &&
+    if (posts->rank_count[seq] == members.size &&
         posts->last[seq]->entry.time_ns <= done->entry.time_ns) {
         return -1;
     }
-    for (uint32_t r = first; r < end && r < e->world; r++) {
+    for (uint32_t m = first; m < end && m < members.size; m++) {
+        const uint32_t r = harness_members_rank(&members, m);
         const struct harness_trace_event *post =
             harness_index_with_seq(&e->index, r, DDP_EVENT_COLL_POST, seq);
 
-        if (post == NULL || post->entry.time_ns > done->entry.time_ns) {
+        if ((post == NULL || post->entry.time_ns > done->entry.time_ns) &&
+            !(e->input->program->group_count > 0 && is_posted_so(e, r, done))) {
             return r;
         }
     }
@@ -348,13 +372,14 @@ static void check_begun(const struct harness_emulation *e, uint32_t rank,
         const struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
         const struct harness_trace_event *post =
             harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, arg[0]);
-        const struct harness_schedule_set *set =
-            harness_schedules_find(&e->schedules, op.kind, NULL, arg[2], op.dtype, op.root);
+        const struct harness_members members = harness_emulation_members(e, rank, arg[0]);
+        const struct harness_schedule_set *set = harness_schedules_find(
+            &e->schedules, members.size, op.kind, NULL, arg[2], op.dtype, op.root);
         struct harness_finding finding;
 
         if (op.kind != DDP_COLL_ALL_REDUCE || harness_index_status(arg[3]) != DDP_OK ||
-            post == NULL || set == NULL || rank >= set->size || set->member[rank] != NULL ||
-            arg[4] == 0 || post->entry.arg[4] != arg[4] ||
+            post == NULL || set == NULL || members.member >= set->size ||
+            set->member[members.member] != NULL || arg[4] == 0 || post->entry.arg[4] != arg[4] ||
             !is_different_elsewhere(e, rank, arg[0], arg[4])) {
             continue;
         }

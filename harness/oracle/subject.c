@@ -110,6 +110,8 @@ void harness_subject_set_posted(const struct harness_emulation *e,
 {
     struct ddp_event_op op = ddp_event_op_unpack(event->entry.arg[1]);
     const struct harness_op *planned = harness_program_at(e->input->program, event->entry.arg[0]);
+    const struct harness_group *group =
+        harness_program_group_of(e->input->program, event->entry.arg[3]);
 
     finding->step = planned != NULL ? planned->step : (int32_t)event->entry.step;
     finding->phase = event->entry.phase;
@@ -121,6 +123,10 @@ void harness_subject_set_posted(const struct harness_emulation *e,
     finding->op.kind = op.kind;
     finding->op.role = op.role;
     finding->op.elem_count = event->entry.arg[2];
+    finding->op.index = op.index;
+    if (group != NULL) {
+        (void)snprintf(finding->guest.comm, sizeof(finding->guest.comm), "%s", group->name);
+    }
 }
 
 void harness_subject_set_op(const struct harness_emulation *e, uint64_t seq,
@@ -172,7 +178,7 @@ void harness_subject_set_comparison(const struct harness_emulation *e, uint64_t 
     finding->step = 0;
     finding->phase = DDP_PHASE_INIT;
     if (verify != NULL) {
-        finding->op = (struct harness_finding_op){true,         verify->seq, verify->kind,
-                                                  verify->role, -1,          verify->elem_count};
+        finding->op = (struct harness_finding_op){
+            true, verify->seq, verify->kind, verify->role, -1, verify->elem_count, 0};
     }
 }

@@ -167,9 +167,10 @@ bool harness_bucket_is_rebuilt(const struct harness_job *job)
     return job->bucket_order == HARNESS_BUCKET_ORDER_PYTORCH && !job->find_unused_parameters;
 }
 
-ddp_status harness_bucket_assign_job(struct ddp_mem *mem, const struct harness_job *job,
-                                     const struct harness_tables *model,
-                                     struct harness_buckets *first, struct harness_buckets *rebuilt)
+ddp_status harness_bucket_assign_prompt(struct ddp_mem *mem, const struct harness_job *job,
+                                        const struct harness_tables *model,
+                                        struct harness_buckets *first,
+                                        struct harness_buckets *rebuilt)
 {
     const bool is_rebuilt = harness_bucket_is_rebuilt(job);
     size_t first_cap;

@@ -15,6 +15,21 @@ static void add_params(const struct harness_program *program, const struct harne
     }
 }
 
+void harness_op_text_add_user(const struct harness_program *program, uint32_t index,
+                              struct ddp_text *out)
+{
+    for (size_t i = 0; program->group_count > 0 && i < program->op_count; i++) {
+        const struct harness_op *op = &program->ops[i];
+        const struct harness_group *group = harness_program_group(program, op);
+
+        if (op->role == DDP_ROLE_USER && op->index == index) {
+            ddp_text_add(out, " %u%s%s", index, group != NULL ? " in group " : "",
+                         group != NULL ? group->name : "");
+            return;
+        }
+    }
+}
+
 void harness_op_text_add(const struct harness_program *program, struct ddp_event_op op,
                          uint64_t seq, struct ddp_text *out)
 {
@@ -28,6 +43,9 @@ void harness_op_text_add(const struct harness_program *program, struct ddp_event
         if (bucket != NULL) {
             add_params(program, bucket, out);
         }
+    }
+    if (op.role == DDP_ROLE_USER) {
+        harness_op_text_add_user(program, op.index, out);
     }
     ddp_text_add(out, ")");
 }

@@ -7,7 +7,7 @@
 #include "ddpcore/base/hash.h"
 #include "ddpcore/base/text.h"
 
-#define WORDS_MAX  8
+#define WORDS_MAX  10
 #define WORD_BYTES 64
 
 struct words {
@@ -137,7 +137,32 @@ ddp_status harness_posted_parse(const char *text, struct harness_posted *out, st
         words.next++;
         DDP_TRY(take_algorithm(&words, out));
     }
+    if (strcmp(peek(&words), "in") == 0) {
+        words.next++;
+        if (peek(&words)[0] == '\0' || strlen(peek(&words)) >= sizeof out->group) {
+            return refuse(&words, "in wants a name of job.groups");
+        }
+        (void)snprintf(out->group, sizeof out->group, "%s", take(&words));
+    }
     return words.next >= words.count ? DDP_OK : refuse(&words, "a word too many");
+}
+
+ddp_status harness_posted_group(const struct harness_posted *posted, const struct harness_job *job,
+                                uint32_t *out, struct harness_group *out_group, struct ddp_err *err)
+{
+    *out = 0;
+    if (posted->group[0] == '\0') {
+        return DDP_OK;
+    }
+    for (uint32_t i = 0; i < job->groups.count; i++) {
+        DDP_TRY(harness_group_parse(job->groups.items[i], out_group, err));
+        if (strcmp(out_group->name, posted->group) == 0) {
+            *out = i + 1;
+            return DDP_OK;
+        }
+    }
+    return ddp_err_set(err, DDP_E_NOT_FOUND, "no group %s: job.groups names those that there are",
+                       posted->group);
 }
 
 /* Floats of moderate size whose bits are all used, so that every order of adding shows. */

@@ -7,7 +7,6 @@
 
 #include "ddpcore/base/hash.h"
 #include "harness/plan/bucket.h"
-#include "harness/plan/posted.h"
 #include "harness/plan/program_emit.h"
 
 /* Parameters and buffers travel in pieces of at most this size when replicas are made equal. */
@@ -253,24 +252,6 @@ static uint32_t last_active(const struct harness_job *job, const uint64_t *batch
     return rank - 1;
 }
 
-/* job.posts, before the update. */
-static ddp_status emit_posts(struct harness_emitter *emitter)
-{
-    for (uint32_t i = 0; i < emitter->job->posts.count; i++) {
-        struct harness_posted posted;
-        struct harness_op op;
-
-        DDP_TRY(harness_posted_parse(emitter->job->posts.items[i], &posted, NULL));
-        op = harness_emit_op(posted.kind, posted.dtype, posted.elem_count);
-        op.redop = posted.redop;
-        op.root = posted.root;
-        op.index = posted.is_monitored ? 0 : i; /* the group numbers none of its barriers */
-        DDP_TRY(harness_emit(emitter, DDP_PHASE_REDUCE,
-                             posted.is_monitored ? DDP_ROLE_MONITORED : DDP_ROLE_USER, &op));
-    }
-    return DDP_OK;
-}
-
 /* Whether some rank's gradients are not finite; PyTorch's ranks decide each for itself. */
 static ddp_status emit_found(struct harness_emitter *emitter)
 {
@@ -313,7 +294,7 @@ static ddp_status emit_steps(struct harness_emitter *emitter, uint64_t passes)
             emitter->batch_count == NULL ? 0 : last_active(job, emitter->batch_count, pass);
         DDP_TRY(emit_pass(emitter, micro));
         if (micro + 1 == job->micro_batches) {
-            DDP_TRY(emit_posts(emitter));
+            DDP_TRY(harness_emit_posts(emitter));
             DDP_TRY(emit_found(emitter));
             DDP_TRY(emit_averages(emitter));
             DDP_TRY(harness_emit_drift(emitter, steps_done));
@@ -439,6 +420,7 @@ static uint64_t hash_program(const struct harness_program *program)
 
         hash = ddp_hash_combine(hash, ddp_event_op_pack(&packed));
         hash = ddp_hash_combine(hash, op->elem_count);
+        hash = op->group == 0 ? hash : ddp_hash_combine(hash, program->groups[op->group - 1].comm);
         hash = ddp_hash_combine(hash, (op->is_root_known ? 2u : 0u) | 1u);
     }
     hash = hash_buckets(hash, &program->first);
@@ -465,6 +447,9 @@ ddp_status harness_program_build(struct ddp_mem *mem, const struct harness_plan 
         status = harness_bucket_replace(mem, model->announced, &out->rebuilt);
     }
     if (status == DDP_OK) {
+        status = harness_emit_groups(out, &plan->job);
+    }
+    if (status == DDP_OK) {
         status = emit_all(&emitter);
     }
     if (status != DDP_OK) {
@@ -480,10 +465,6 @@ void harness_program_fini(struct harness_program *program)
     harness_bucket_free(program->mem, program->first.items, program->first.count);
     harness_bucket_free(program->mem, program->rebuilt.items, program->rebuilt.count);
     ddp_mem_free(program->mem, program->ops);
+    ddp_mem_free(program->mem, program->groups);
     memset(program, 0, sizeof(*program));
-}
-
-const struct harness_op *harness_program_at(const struct harness_program *program, uint64_t seq)
-{
-    return seq == 0 || seq > program->op_count ? NULL : &program->ops[seq - 1];
 }

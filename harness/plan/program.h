@@ -1,11 +1,12 @@
 /* The program: the collectives that a job must post, in order, worked out from the plan alone, with
  * this layer's own bucket assigner. The monitor and the judge compare what ranks really posted with
- * it. All ranks of a right run post the same sequence (a joined rank mirrors the others'). */
+ * it. All ranks of a right run post the same sequence (a joined rank mirrors the others'), but for
+ * what is posted in a group of some ranks: the others go on, and count it. */
 #ifndef HARNESS_PLAN_PROGRAM_H
 #define HARNESS_PLAN_PROGRAM_H
 
 #include "ddpcore/base/param.h"
-#include "harness/plan/plan.h"
+#include "harness/plan/group.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,6 +24,7 @@ struct harness_op {
     uint32_t root;
     bool is_root_known; /* false: under join, ranks agree on it; `root` is then the plan's */
     uint64_t elem_count;
+    uint32_t group; /* number of job.groups, from 1, whose ranks alone post it; 0: all ranks do */
 };
 
 struct harness_bucket {
@@ -64,6 +66,8 @@ struct harness_program {
     size_t op_count, op_capacity;
     struct harness_buckets first, rebuilt; /* rebuilt: none, unless the order is PyTorch's */
     int32_t rebuilt_step;                  /* the first one with rebuilt buckets; INT32_MAX: none */
+    struct harness_group *groups;          /* [group_count] job.groups */
+    uint32_t group_count;
     uint64_t rebuilt_hash; /* of the list that hands them out, as ranks record what they received */
     const struct ddp_param *params; /* the model's, borrowed */
     size_t param_count;
@@ -100,6 +104,23 @@ size_t harness_program_bucket_max(const struct harness_program *program);
 int32_t harness_program_step_at(const struct harness_program *program, uint64_t seq);
 /* The planned operation of a sequence number; NULL past the end. */
 const struct harness_op *harness_program_at(const struct harness_program *program, uint64_t seq);
+/* The group of an operation; NULL: that of all ranks. */
+const struct harness_group *harness_program_group(const struct harness_program *program,
+                                                  const struct harness_op *op);
+/* The group with that identity; NULL: none of job.groups. */
+const struct harness_group *harness_program_group_of(const struct harness_program *program,
+                                                     uint64_t comm);
+/* The rank takes part in the operation of that number; past the end every rank does. */
+bool harness_program_has_member(const struct harness_program *program, uint64_t seq, uint32_t rank);
+/* The first number behind seq whose operation the rank takes part in. */
+uint64_t harness_program_next(const struct harness_program *program, uint64_t seq, uint32_t rank);
+/* It was posted in another group than planned. */
+bool harness_program_is_comm_wrong(const struct harness_program *program, uint64_t seq,
+                                   uint64_t comm);
+/* The rank posted what is planned later in this step in another group than what was due: whether it
+ * left that out, or was to post it behind this one, only what it posts next shows. */
+bool harness_program_is_open(const struct harness_program *program, uint64_t seq, int32_t step,
+                             const struct ddp_event_op *op, uint64_t elem_count);
 /* What a posted operation differs in: HARNESS_VERDICT_NONE, or MISMATCH.{OP, COUNT, DTYPE,
  * REDUCTION, ROOT, ORDER, BUCKET}; MISSING and EXTRA when the posted operation is the planned one
  * of a later, or the previous, sequence number. seq past the end is EXTRA. */
@@ -113,6 +134,11 @@ enum harness_verdict harness_program_compare_step(const struct harness_program *
                                                   uint64_t seq, int32_t step,
                                                   const struct ddp_event_op *op,
                                                   uint64_t elem_count);
+/* The same with the group's identity: MISMATCH.COMM if that alone differs. */
+enum harness_verdict harness_program_compare_post(const struct harness_program *program,
+                                                  uint64_t seq, int32_t step,
+                                                  const struct ddp_event_op *op,
+                                                  uint64_t elem_count, uint64_t comm);
 /* A rank's step as the program counts it: -1 before the first step, harness_program_end after the
  * last. phase, step: as the rank recorded them. */
 int32_t harness_program_step_of(const struct harness_program *program, uint64_t phase,

@@ -140,6 +140,18 @@ int32_t harness_program_step_of(const struct harness_program *program, uint64_t 
     return phase >= DDP_PHASE_TEARDOWN ? harness_program_end(program) : (int32_t)step;
 }
 
+bool harness_program_is_open(const struct harness_program *program, uint64_t seq, int32_t step,
+                             const struct ddp_event_op *op, uint64_t elem_count)
+{
+    const struct harness_op *planned = harness_program_at(program, seq);
+    const uint64_t later = find_later(program, seq, op, elem_count);
+
+    return planned != NULL && later != 0 && planned->step == step &&
+           harness_program_at(program, later)->step == step &&
+           harness_program_at(program, later)->group != planned->group &&
+           !is_planned_at(program, seq, op, elem_count);
+}
+
 enum harness_verdict harness_program_compare_step(const struct harness_program *program,
                                                   uint64_t seq, int32_t step,
                                                   const struct ddp_event_op *op,
@@ -201,4 +213,17 @@ enum harness_verdict harness_program_compare(const struct harness_program *progr
                                              const struct ddp_event_op *op, uint64_t elem_count)
 {
     return harness_program_compare_step(program, seq, HARNESS_STEP_UNKNOWN, op, elem_count);
+}
+
+enum harness_verdict harness_program_compare_post(const struct harness_program *program,
+                                                  uint64_t seq, int32_t step,
+                                                  const struct ddp_event_op *op,
+                                                  uint64_t elem_count, uint64_t comm)
+{
+    const enum harness_verdict verdict =
+        harness_program_compare_step(program, seq, step, op, elem_count);
+
+    return verdict == HARNESS_VERDICT_NONE && harness_program_is_comm_wrong(program, seq, comm)
+               ? HARNESS_VERDICT_MISMATCH_COMM
+               : verdict;
 }

@@ -1,5 +1,5 @@
 /* How the files that work out the program add operations to it. Not for others. Calls go down this
- * list of files: program.c; program_emit.c. */
+ * list of files: program.c; program_emit.c, program_group.c. */
 #ifndef HARNESS_PLAN_PROGRAM_EMIT_H
 #define HARNESS_PLAN_PROGRAM_EMIT_H
 
@@ -33,6 +33,10 @@ DDP_MUST_USE ddp_status harness_emit_hook_state(struct harness_emitter *emitter,
                                                 uint64_t steps_done);
 /* The look at whether ranks hold the same parameters, if it is due: a hash of each. */
 DDP_MUST_USE ddp_status harness_emit_drift(struct harness_emitter *emitter, uint64_t steps_done);
+/* job.groups, before anything is emitted; and what job.posts adds behind a step's reductions. */
+DDP_MUST_USE ddp_status harness_emit_groups(struct harness_program *program,
+                                            const struct harness_job *job);
+DDP_MUST_USE ddp_status harness_emit_posts(struct harness_emitter *emitter);
 /* What a backward pass reduces. is_synced: buckets too. */
 DDP_MUST_USE ddp_status harness_emit_backward(struct harness_emitter *emitter, bool is_synced);
 

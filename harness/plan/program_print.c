@@ -1,4 +1,5 @@
-/* program.txt: the bucket table, then one line an operation. For people and diffs; never parsed. */
+/* program.txt: the bucket table, then one line an operation, with the group
+ * and its ranks if it is not of all. For people and diffs; never parsed. */
 #include "harness/plan/program.h"
 
 static void print_bucket(const struct harness_program *program, const char *what, size_t b,
@@ -11,8 +12,11 @@ static void print_bucket(const struct harness_program *program, const char *what
     ddp_text_add(out, "\n");
 }
 
-static void print_op(const struct harness_op *op, struct ddp_text *out)
+static void print_op(const struct harness_program *program, const struct harness_op *op,
+                     struct ddp_text *out)
 {
+    const struct harness_group *group = harness_program_group(program, op);
+
     ddp_text_add(out, "%llu step %d %s %s %s %u", (unsigned long long)op->seq, op->step,
                  ddp_phase_name(op->phase), ddp_coll_kind_name(op->kind),
                  ddp_coll_role_name(op->role), op->index);
@@ -28,6 +32,12 @@ static void print_op(const struct harness_op *op, struct ddp_text *out)
     } else if (ddp_coll_kind_has_root(op->kind)) {
         ddp_text_add(out, " root ?");
     }
+    if (group != NULL) {
+        ddp_text_add(out, " in %s: ranks", group->name);
+    }
+    for (uint32_t i = 0; group != NULL && i < group->rank_count; i++) {
+        ddp_text_add(out, " %u", group->ranks[i]);
+    }
     ddp_text_add(out, "\n");
 }
 
@@ -42,6 +52,6 @@ void harness_program_print(const struct harness_program *program, struct ddp_tex
         print_bucket(program, "rebuilt bucket", b, &program->rebuilt.items[b], out);
     }
     for (size_t i = 0; i < program->op_count; i++) {
-        print_op(&program->ops[i], out);
+        print_op(program, &program->ops[i], out);
     }
 }

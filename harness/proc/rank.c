@@ -19,6 +19,7 @@
 #include "harness/launch/card.h"
 #include "harness/launch/lag.h"
 #include "harness/launch/mpi.h"
+#include "harness/plan/group.h"
 #include "harness/proc/env.h"
 #include "harness/proc/guard.h"
 #include "harness/proc/job.h"
@@ -204,6 +205,18 @@ static ddp_status open_survivors(void *context, struct ddp_env *env, struct ddp_
     return open_members(context, &survivors, env, store, deadline_ns, out, err);
 }
 
+static ddp_status open_subgroup(void *context, struct ddp_env *env, struct ddp_store *store,
+                                const char *name, const uint32_t *ranks, uint32_t rank_count,
+                                uint32_t member, uint64_t deadline_ns, struct ddp_transport **out,
+                                struct ddp_err *err)
+{
+    char whole[HARNESS_GROUP_NAME_BYTES + 16];
+    const struct members members = {whole, member, rank_count, ranks};
+
+    (void)snprintf(whole, sizeof whole, "group/%s", name);
+    return open_members(context, &members, env, store, deadline_ns, out, err);
+}
+
 static ddp_status open_process(struct rank_process *self, struct ddp_err *err)
 {
     const struct harness_plan *plan;
@@ -282,8 +295,9 @@ static int rank_main(void)
         .program_hash = number_of("DDPROVE_PROGRAM_HASH"),
         .is_fast = number_of("DDPROVE_FAST") != 0,
         .has_threads = true};
-    const struct harness_rank_wiring wiring = {&self, open_store, open_transport, open_survivors,
-                                               count_descriptors};
+    const struct harness_rank_wiring wiring = {&self,          open_store,
+                                               open_transport, open_survivors,
+                                               open_subgroup,  harness_proc_audit_descriptors};
     struct ddp_err err = {""};
     ddp_status status = open_process(&self, &err);
 

@@ -143,7 +143,9 @@ static ddp_status create_mpi(struct harness_session *session, bool is_strict,
                                session->err);
 }
 
-static ddp_status create_schedules(struct harness_session *session, bool is_strict,
+/* group: NULL, or of some ranks. */
+static ddp_status create_schedules(struct harness_session *session,
+                                   const struct harness_group *group, bool is_strict,
                                    struct ddp_transport *transport, struct ddp_coll **out)
 {
     static const enum ddp_algorithm_id gathers[HARNESS_GATHER_COUNT] = {
@@ -166,6 +168,10 @@ static ddp_status create_schedules(struct harness_session *session, bool is_stri
         }
     }
     DDP_ASSERT(status == DDP_OK); /* the reader of scenarios has checked them */
+    if (group != NULL) {
+        config.comm = group->comm;
+        config.member_rank = group->ranks;
+    }
     config.node_of_rank = job->nodes;
     config.observer = session->options->run_dir != NULL ? &session->dump.observer : NULL;
     if (job->collective.engine == HARNESS_ENGINE_OPAQUE) {
@@ -201,7 +207,22 @@ static ddp_status create_engine(struct harness_session *session, bool is_strict,
     case HARNESS_ENGINE_COUNT:
         break;
     }
-    return create_schedules(session, is_strict, transport, out);
+    return create_schedules(session, NULL, is_strict, transport, out);
+}
+
+ddp_status harness_session_open_subgroup(struct harness_session *session,
+                                         const struct harness_group *group, bool is_strict,
+                                         struct ddp_transport *transport, struct ddp_coll **out)
+{
+    struct ddp_coll *coll;
+    ddp_status status;
+
+    DDP_TRY(create_schedules(session, group, is_strict, transport, &coll));
+    status = ddp_coll_observer_create(coll, session->options->is_hashing, out);
+    if (status != DDP_OK) {
+        coll->ops->destroy(coll);
+    }
+    return status;
 }
 
 /* The collective behind its observer: it sees what was really posted. */

@@ -235,3 +235,20 @@ ddp_status harness_session_average(struct harness_session *session, uint32_t ste
                ? ddp_average_params(session->ddp)
                : DDP_OK;
 }
+
+ddp_status harness_session_list_delayed(struct harness_session *session)
+{
+    const struct harness_texts *names = &session->plan->job.delayed;
+
+    if (names->count == 0 || session->is_delayed != NULL) {
+        return DDP_OK;
+    }
+    session->is_delayed =
+        ddp_mem_array(session->env->mem, session->param_count, sizeof(*session->is_delayed));
+    for (size_t p = 0; session->is_delayed != NULL && p < session->param_count; p++) {
+        for (size_t i = 0; i < names->count; i++) {
+            session->is_delayed[p] |= strcmp(names->items[i], session->params[p].name) == 0;
+        }
+    }
+    return session->is_delayed != NULL ? DDP_OK : DDP_E_NOMEM;
+}

@@ -7,39 +7,52 @@
 #include "ddpcore/base/text.h"
 #include "harness/rank/session.h"
 
-static ddp_status post(struct harness_session *session, const struct harness_posted *posted,
-                       uint32_t index, void *input, void *output)
+/* One of job.posts, as this rank is about to post it. */
+struct turn {
+    struct harness_posted posted;
+    uint32_t index;
+    struct ddp_group *group; /* NULL: the rank is not in its group */
+    uint32_t size, member;   /* of that group */
+};
+
+static ddp_status post(struct harness_session *session, const struct turn *turn, void *input,
+                       void *output)
 {
-    const struct ddp_coll_args args = {.kind = posted->kind,
-                                       .redop = posted->redop,
-                                       .dtype = posted->dtype,
+    const struct ddp_coll_args args = {.kind = turn->posted.kind,
+                                       .redop = turn->posted.redop,
+                                       .dtype = turn->posted.dtype,
                                        .role = DDP_ROLE_USER,
-                                       .index = index,
-                                       .root = posted->root,
+                                       .index = turn->index,
+                                       .root = turn->posted.root,
                                        .input = input,
                                        .output = output,
-                                       .elem_count = posted->elem_count};
+                                       .elem_count = turn->posted.elem_count};
+    ddp_status status = ddp_group_run(turn->group, &args);
 
-    return ddp_group_run(&session->group, &args);
+    if (status != DDP_OK && turn->group->failure.status != DDP_OK) {
+        ddp_group_follow(&session->group, turn->group);
+    }
+    return status;
 }
 
 /* What the rank has now is what a trainer would go on with, whatever came out. */
-static void record_taken(const struct harness_session *session, const struct harness_posted *posted,
-                         uint32_t index, const void *output)
+static void record_taken(const struct harness_session *session, const struct turn *turn,
+                         const void *output)
 {
-    const uint32_t rank = session->env->rank;
+    const struct harness_posted *posted = &turn->posted;
+    const uint64_t seq = turn->group->run_work.seq;
     const size_t size_bytes =
         posted->elem_count * ddp_dtype_size_bytes(posted->dtype) *
-        ddp_coll_output_blocks(posted->kind, session->plan->job.ranks, rank == posted->root);
+        ddp_coll_output_blocks(posted->kind, turn->size, turn->member == posted->root);
     char salt[32];
 
-    if (!session->options->is_hashing || session->group.run_work.seq == 0 || size_bytes == 0 ||
+    if (!session->options->is_hashing || seq == 0 || size_bytes == 0 ||
         posted->kind == DDP_COLL_BARRIER) {
         return;
     }
-    (void)snprintf(salt, sizeof salt, "%s/%u", ddp_coll_role_name(DDP_ROLE_USER), index);
+    (void)snprintf(salt, sizeof salt, "%s/%u", ddp_coll_role_name(DDP_ROLE_USER), turn->index);
     ddp_recorder_event(
-        session->env->recorder, DDP_EVENT_COLL_TAKEN, session->group.run_work.seq,
+        session->env->recorder, DDP_EVENT_COLL_TAKEN, seq,
         ddp_recorder_hash(session->env->recorder, output, size_bytes, ddp_hash_text(salt)), 0, 0,
         0);
 }
@@ -75,39 +88,37 @@ static ddp_status run_monitored(struct harness_session *session)
 }
 
 /* A broadcast has one buffer; all other kinds are not in place. */
-static ddp_status run_one(struct harness_session *session, uint32_t step, uint32_t index)
+static ddp_status run_one(struct harness_session *session, uint32_t step, const struct turn *turn)
 {
+    const struct harness_posted *posted = &turn->posted;
     struct ddp_mem *mem = session->env->mem;
-    const uint32_t ranks = session->plan->job.ranks, rank = session->env->rank;
-    struct harness_posted posted;
     size_t elem_bytes, input_count, output_count;
     void *input, *output;
     ddp_status status;
 
-    DDP_TRY(harness_posted_parse(session->plan->job.posts.items[index], &posted, session->err));
-    if (posted.is_monitored) {
+    if (posted->is_monitored) {
         return run_monitored(session);
     }
-    if (posted.kind == DDP_COLL_BARRIER) {
-        return post(session, &posted, index, NULL, NULL);
+    if (posted->kind == DDP_COLL_BARRIER) {
+        return post(session, turn, NULL, NULL);
     }
-    elem_bytes = ddp_dtype_size_bytes(posted.dtype);
-    input_count = posted.elem_count * ddp_coll_input_blocks(posted.kind, ranks);
+    elem_bytes = ddp_dtype_size_bytes(posted->dtype);
+    input_count = posted->elem_count * ddp_coll_input_blocks(posted->kind, turn->size);
     /* As much as of the root, which a fault may make it. */
-    output_count = posted.elem_count * ddp_coll_output_blocks(posted.kind, ranks, true);
+    output_count = posted->elem_count * ddp_coll_output_blocks(posted->kind, turn->size, true);
     input = ddp_mem_array(mem, input_count, elem_bytes);
     output =
-        posted.kind == DDP_COLL_BROADCAST ? input : ddp_mem_array(mem, output_count, elem_bytes);
+        posted->kind == DDP_COLL_BROADCAST ? input : ddp_mem_array(mem, output_count, elem_bytes);
     status = input == NULL || output == NULL ? DDP_E_NOMEM : DDP_OK;
-    if (status == DDP_OK && (posted.kind != DDP_COLL_BROADCAST || rank == posted.root)) {
-        harness_posted_fill(&posted, session->plan->job.seed, step, index, rank, input_count,
-                            input);
+    if (status == DDP_OK && (posted->kind != DDP_COLL_BROADCAST || turn->member == posted->root)) {
+        harness_posted_fill(posted, session->plan->job.seed, step, turn->index, session->env->rank,
+                            input_count, input);
     }
     if (status == DDP_OK) {
-        status = post(session, &posted, index, input, output);
+        status = post(session, turn, input, output);
     }
     if (status == DDP_OK) {
-        record_taken(session, &posted, index, output);
+        record_taken(session, turn, output);
     }
     if (output != input) {
         ddp_mem_free(mem, output);
@@ -116,13 +127,82 @@ static ddp_status run_one(struct harness_session *session, uint32_t step, uint32
     return status;
 }
 
+/* Points posts/order and posts/group: numbers that a fault may alter. */
+static ddp_status pass_numbers(struct harness_session *session, enum ddp_fault_point point,
+                               int64_t *numbers, size_t count)
+{
+    struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+
+    place.data = numbers;
+    place.elem_count = count;
+    place.dtype = DDP_DTYPE_I64;
+    place.seq = session->numbers + 1;
+    return ddp_fault_point(session->env->faults, point, &place) == DDP_FAULT_FAIL
+               ? ddp_err_set(session->err, DDP_E_INJECTED, "%s", ddp_fault_point_name(point))
+               : DDP_OK;
+}
+
+/* group: of the plan, as a fault may have altered it. */
+static ddp_status enter_group(struct harness_session *session, int64_t group, struct turn *turn)
+{
+    const int64_t count = (int64_t)session->plan->job.groups.count;
+
+    turn->group = group == 0                   ? &session->group
+                  : group < 0 || group > count ? NULL
+                                               : &session->groups[group - 1];
+    if (turn->group == NULL || turn->group->coll == NULL) {
+        return ddp_err_set(session->err, DDP_E_INVALID,
+                           "a fault has this rank post in group %lld of job.groups, in which it is "
+                           "not",
+                           (long long)group);
+    }
+    turn->size = turn->group->coll->member_count;
+    turn->member = turn->group->coll->member;
+    turn->group->step = session->group.step;
+    return DDP_OK;
+}
+
+/* What is posted in a group that the rank is not in it counts, and goes on. */
+static ddp_status take_turn(struct harness_session *session, uint32_t step, uint32_t index)
+{
+    const struct harness_job *job = &session->plan->job;
+    struct turn turn = {.index = index};
+    struct harness_group group;
+    uint32_t number;
+    int64_t chosen;
+
+    DDP_TRY(harness_posted_parse(job->posts.items[index], &turn.posted, session->err));
+    DDP_TRY(harness_posted_group(&turn.posted, job, &number, &group, session->err));
+    if (number > 0 && session->groups[number - 1].coll == NULL) {
+        session->numbers++;
+        return DDP_OK;
+    }
+    chosen = number;
+    if (!turn.posted.is_monitored) {
+        DDP_TRY(pass_numbers(session, DDP_FAULT_POINT_POSTS_GROUP, &chosen, 1));
+    }
+    DDP_TRY(enter_group(session, chosen, &turn));
+    return run_one(session, step, &turn);
+}
+
 ddp_status harness_session_post(struct harness_session *session, uint32_t step)
 {
-    if (session->plan->job.posts.count > 0) {
-        harness_session_phase(session, DDP_PHASE_REDUCE);
+    const size_t count = session->plan->job.posts.count;
+    int64_t order[HARNESS_POSTED_MAX];
+
+    if (count == 0) {
+        return DDP_OK;
     }
-    for (uint32_t i = 0; i < session->plan->job.posts.count; i++) {
-        DDP_TRY(run_one(session, step, i));
+    DDP_ASSERT(count <= HARNESS_POSTED_MAX);
+    harness_session_phase(session, DDP_PHASE_REDUCE);
+    for (size_t i = 0; i < count; i++) {
+        order[i] = (int64_t)i;
+    }
+    DDP_TRY(pass_numbers(session, DDP_FAULT_POINT_POSTS_ORDER, order, count));
+    for (size_t i = 0; i < count; i++) {
+        if (order[i] >= 0 && (size_t)order[i] < count) {
+            DDP_TRY(take_turn(session, step, (uint32_t)order[i]));
+        }
     }
     return DDP_OK;
 }

@@ -48,6 +48,11 @@ struct harness_rank_wiring {
     ddp_status (*regroup)(void *context, struct ddp_env *env, struct ddp_store *store,
                           const uint32_t *ranks, uint32_t rank_count, uint32_t member,
                           uint64_t deadline_ns, struct ddp_transport **out, struct ddp_err *err);
+    /* The same of a group of some ranks beside that of all; once for each name. */
+    ddp_status (*subgroup)(void *context, struct ddp_env *env, struct ddp_store *store,
+                           const char *name, const uint32_t *ranks, uint32_t rank_count,
+                           uint32_t member, uint64_t deadline_ns, struct ddp_transport **out,
+                           struct ddp_err *err);
     /* Open descriptors of the rank's process; NULL: it has none of its own. */
     uint64_t (*count_descriptors)(void);
 };

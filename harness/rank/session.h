@@ -10,6 +10,7 @@
 #include "ddpcore/device/transfer.h"
 #include "ddpcore/mpi/mpi.h"
 #include "harness/plan/continued.h"
+#include "harness/plan/group.h"
 #include "harness/rank/batches.h"
 #include "harness/rank/opaque.h"
 #include "harness/rank/plugin.h"
@@ -65,6 +66,9 @@ struct harness_session {
     struct ddp_store *store;
     struct ddp_group group;
     bool is_group;
+    struct ddp_group
+        groups[HARNESS_GROUPS_MAX]; /* job.groups; of those that it is in, coll != NULL */
+    uint64_t numbers;               /* of the last collective of all groups: they count together */
     struct harness_schedule_dump dump;
     struct harness_plugin_emitter plugin; /* if the plan's collective is one */
     struct harness_opaque_mover opaque;   /* if it is one that moves the data itself */
@@ -89,6 +93,7 @@ struct harness_session {
     size_t tensor_count;
     uint64_t *param_salt; /* [param_count] ddp_hash_text(name) */
     bool *is_used;        /* [param_count] */
+    bool *is_delayed;     /* [param_count] job.delayed; NULL: none */
     float *features;      /* of the batch being trained on */
     int32_t *labels;
     float *targets;
@@ -143,6 +148,12 @@ DDP_MUST_USE ddp_status harness_session_open_collective(struct harness_session *
                                                         bool is_strict,
                                                         struct ddp_transport *transport,
                                                         struct ddp_coll **out);
+/* The same for a group of some ranks, by schedules; _open_collective comes first. */
+DDP_MUST_USE ddp_status harness_session_open_subgroup(struct harness_session *session,
+                                                      const struct harness_group *group,
+                                                      bool is_strict,
+                                                      struct ddp_transport *transport,
+                                                      struct ddp_coll **out);
 /* A mark in the compute stream, for whoever watches the device. Nothing without a device of its
  * own. */
 DDP_MUST_USE ddp_status harness_session_mark(struct harness_session *session, enum ddp_mark mark,
@@ -186,6 +197,8 @@ enum { HARNESS_HOOK_OPTION_COUNT = 3 };
 DDP_MUST_USE ddp_status harness_session_open_hook(struct harness_session *session, int64_t number,
                                                   const int64_t options[HARNESS_HOOK_OPTION_COUNT],
                                                   struct ddp_hook **out);
+/* is_delayed, from job.delayed. */
+DDP_MUST_USE ddp_status harness_session_list_delayed(struct harness_session *session);
 /* What it keeps, in a checkpoint, as "hook.<name>"; and from there, once the model was wrapped. */
 #define HARNESS_HOOK_PREFIX "hook."
 struct ddp_state_dict;
@@ -238,6 +251,11 @@ DDP_MUST_USE ddp_status harness_session_train(struct harness_session *session);
 /* checkpoint.c */
 /* Rank 0 writes; without join every rank passes a barrier. */
 DDP_MUST_USE ddp_status harness_session_save(struct harness_session *session);
+/* groups.c: join those of job.groups that the rank is in. */
+DDP_MUST_USE ddp_status harness_session_open_groups(struct harness_session *session,
+                                                    const struct harness_rank_wiring *wiring,
+                                                    uint64_t deadline_ns);
+void harness_session_close_groups(struct harness_session *session);
 /* posted.c: the collectives of job.posts, once. */
 DDP_MUST_USE ddp_status harness_session_post(struct harness_session *session, uint32_t step);
 /* Read the options' checkpoint into model and optimizer and set first_step. */

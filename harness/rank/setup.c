@@ -208,6 +208,8 @@ static ddp_status open_group(struct harness_session *session, struct ddp_transpo
                    is_strict ? DDP_SEMANTICS_STRICT : DDP_SEMANTICS_PYTORCH,
                    session->plan->job.timeout_ns);
     session->is_group = true;
+    session->numbers = 0;
+    ddp_group_number_by(&session->group, &session->numbers);
     return DDP_OK;
 }
 
@@ -307,6 +309,8 @@ static ddp_status wrap_model(struct harness_session *session)
     struct ddp_model model = {.params = session->params, .param_count = session->param_count};
 
     model.buffers = ref_model_buffers(session->model, &model.buffer_count);
+    DDP_TRY(harness_session_list_delayed(session));
+    config.is_delayed = session->is_delayed;
     DDP_TRY(pass_config(session, &config));
     DDP_TRY(pass_buffers(session, &model));
     DDP_TRY(
@@ -448,6 +452,7 @@ ddp_status harness_session_open(struct harness_session *session,
     DDP_TRY(wiring->transport(wiring->context, session->env, session->store,
                               setup_deadline_ns(session), &transport, session->err));
     DDP_TRY(open_group(session, transport));
+    DDP_TRY(harness_session_open_groups(session, wiring, setup_deadline_ns(session)));
     if (session->options->is_restoring) {
         DDP_TRY(harness_session_restore(session));
         DDP_TRY(session->is_resuming ? go_on(session) : DDP_OK);
@@ -470,7 +475,9 @@ void harness_session_close(struct harness_session *session)
     ddp_mem_free(mem, session->labels);
     ddp_mem_free(mem, session->features);
     ddp_mem_free(mem, session->is_used);
+    ddp_mem_free(mem, session->is_delayed);
     ddp_mem_free(mem, session->param_salt);
+    harness_session_close_groups(session);
     if (session->is_group) {
         ddp_group_fini(&session->group);
     }

@@ -69,6 +69,9 @@ ddp_status harness_scenario_check_guest_op(const struct harness_reader *reader,
         return DDP_OK;
     }
     if (!harness_plan_is_guest(reader->plan)) {
+        if (reader->plan->job.groups.count > 0) {
+            return REFUSE(reader, map, only_guests, HARNESS_ROW_OP_kind);
+        }
         return REFUSE(reader, map, only_guests, HARNESS_ROW_OP_comm, HARNESS_ROW_OP_kind);
     }
     return check_comm(reader, map, HARNESS_ROW_OP_comm);

@@ -6,7 +6,6 @@
 
 #include "ddpcore/base/text.h"
 #include "harness/plan/bucket.h"
-#include "harness/plan/posted.h"
 #include "harness/scenario/reader.h"
 #include "reference/model.h"
 
@@ -91,7 +90,18 @@ static ddp_status check_data(const struct harness_reader *reader,
     return DDP_OK;
 }
 
-/* The model's widths: as many as it takes, from the dataset's features to its classes. */
+static bool has_param(const struct ref_model_tables *tables, const char *name)
+{
+    for (size_t i = 0; i < tables->param_count; i++) {
+        if (strcmp(tables->params[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The model's widths, and which of its parameters are delayed: as many as it takes, from the
+ * dataset's features to its classes. */
 static ddp_status check_widths(const struct harness_reader *reader,
                                const struct harness_yaml_node *map, const struct harness_job *job,
                                const struct ref_data_sizes *data)
@@ -117,6 +127,14 @@ static ddp_status check_widths(const struct harness_reader *reader,
     }
     ref_model_defaults(&model, data->feature_count, outputs);
     status = ref_model_describe(ddp_mem_system(), &model, &tables, &err);
+    for (size_t i = 0; status == DDP_OK && i < job->delayed.count; i++) {
+        if (!has_param(&tables, job->delayed.items[i])) {
+            node = harness_reader_node(map, HARNESS_ROW_JOB_delayed);
+            status = ddp_err_set(&err, DDP_E_INVALID,
+                                 "delayed: model %s has no parameter %s; the first one is %s",
+                                 job->model, job->delayed.items[i], tables.params[0].name);
+        }
+    }
     ddp_mem_free(ddp_mem_system(), tables.params);
     if (status != DDP_OK) {
         return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "%s", err.text);
@@ -383,62 +401,6 @@ static ddp_status check_hook(const struct harness_reader *reader,
     return check_special_hook(reader, map, job);
 }
 
-/* One algorithm a kind: a group has one of each. */
-static ddp_status check_post(const struct harness_job *job, size_t index,
-                             enum ddp_algorithm_id of_kind[DDP_COLL_KIND_COUNT],
-                             struct ddp_err *err)
-{
-    struct harness_posted posted;
-
-    DDP_TRY(harness_posted_parse(job->posts.items[index], &posted, err));
-    if (posted.root >= job->ranks) {
-        return ddp_err_set(err, DDP_E_INVALID, "root %u of %u ranks", posted.root, job->ranks);
-    }
-    if (posted.elem_count * job->ranks > 4 * HARNESS_POSTED_ELEMS_MAX) {
-        return ddp_err_set(err, DDP_E_INVALID, "%llu elements for each of %u ranks: too many",
-                           (unsigned long long)posted.elem_count, job->ranks);
-    }
-    if (posted.algorithm != DDP_ALGORITHM_NONE && of_kind[posted.kind] != DDP_ALGORITHM_NONE &&
-        of_kind[posted.kind] != posted.algorithm) {
-        return ddp_err_set(err, DDP_E_INVALID, "a job has one algorithm for each kind");
-    }
-    if (posted.algorithm != DDP_ALGORITHM_NONE) {
-        of_kind[posted.kind] = posted.algorithm;
-    }
-    return DDP_OK;
-}
-
-static ddp_status check_posts(const struct harness_reader *reader,
-                              const struct harness_yaml_node *map, const struct harness_job *job)
-{
-    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_posts);
-    enum ddp_algorithm_id of_kind[DDP_COLL_KIND_COUNT] = {DDP_ALGORITHM_NONE};
-    struct ddp_err err = {{0}};
-
-    if (job->posts.count == 0) {
-        return DDP_OK;
-    }
-    node = node != NULL ? node : map;
-    if (job->posts.count > HARNESS_POSTED_MAX) {
-        return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "at most %u posts, not %zu",
-                                 HARNESS_POSTED_MAX, job->posts.count);
-    }
-    if (job->join.is_set || job->collective.engine != HARNESS_ENGINE_SCHEDULE) {
-        return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
-                                 job->join.is_set
-                                     ? "under join nothing mirrors posts: leave one of them out"
-                                     : "posts are run by schedules: collective %s is none",
-                                 harness_collective_name(job->collective));
-    }
-    for (size_t i = 0; i < job->posts.count; i++) {
-        if (check_post(job, i, of_kind, &err) != DDP_OK) {
-            return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "posts, entry %zu: %s", i,
-                                     err.text);
-        }
-    }
-    return DDP_OK;
-}
-
 /* What ranks can go on from after a loss: state and samples that follow from how many steps they
  * have done, and a group of its own for those that are left. */
 static ddp_status check_on_loss(const struct harness_reader *reader,
@@ -468,6 +430,7 @@ static ddp_status check_on_loss(const struct harness_reader *reader,
     why = job->drift_every > 0 ? "no drift_every" : why;
     /* Those are left in the middle of a step: updated by themselves, and not averaged. */
     why = job->hook == HARNESS_HOOK_LOCAL_SGD ? "a hook other than local_sgd" : why;
+    why = job->groups.count > 0 ? "no groups" : why;
     return why == NULL
                ? DDP_OK
                : harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_on_loss), reader->err,
@@ -490,7 +453,7 @@ ddp_status harness_scenario_check_job(const struct harness_reader *reader,
     DDP_TRY(check_batch_norm(reader, map, kept, &data));
     DDP_TRY(check_graph(reader, map, kept));
     DDP_TRY(check_transport(reader, map, kept));
-    DDP_TRY(check_posts(reader, map, kept));
+    DDP_TRY(harness_scenario_check_posts(reader, map, kept));
     DDP_TRY(check_hook(reader, map, kept));
     DDP_TRY(check_scaler(reader, map, kept));
     DDP_TRY(check_on_loss(reader, map, kept));

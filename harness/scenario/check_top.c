@@ -124,6 +124,12 @@ static ddp_status check_restore_posts(const struct harness_reader *reader,
                                       const struct harness_yaml_node *map,
                                       const struct harness_plan *plan)
 {
+    if (plan->restore.ranks > 0 && plan->job.groups.count > 0) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_RESTORE_ranks), reader->err,
+                                 DDP_E_INVALID,
+                                 "a restore run of a job with groups has its ranks: "
+                                 "leave ranks out");
+    }
     for (size_t i = 0; plan->restore.ranks > 0 && i < plan->job.posts.count; i++) {
         struct harness_posted posted;
         struct ddp_err err;

@@ -33,8 +33,8 @@ static void violate(const struct proof *proof, enum harness_verdict verdict,
     DDP_ASSERT(verdict != HARNESS_VERDICT_NONE && text[0] != '\0');
     harness_finding_init(&finding, proof->out->mem, verdict, HARNESS_ORACLE_SCHEDULE,
                          HARNESS_MODE_PROVABLE);
-    finding.op =
-        (struct harness_finding_op){true, 0, member->kind, DDP_ROLE_USER, -1, member->elem_count};
+    finding.op = (struct harness_finding_op){
+        true, 0, member->kind, DDP_ROLE_USER, -1, member->elem_count, 0};
     (void)snprintf(finding.text, sizeof(finding.text), "%s %s of %zu among %u: %s",
                    member->algorithm, ddp_coll_kind_name(member->kind), member->elem_count,
                    member->size, text);

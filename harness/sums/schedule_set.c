@@ -121,17 +121,17 @@ ddp_status harness_schedules_add(struct harness_schedules *schedules,
 }
 
 struct harness_schedule_set *harness_schedules_find(const struct harness_schedules *schedules,
-                                                    enum ddp_coll_kind kind, const char *algorithm,
-                                                    size_t elem_count, enum ddp_dtype dtype,
-                                                    uint32_t root)
+                                                    uint32_t size, enum ddp_coll_kind kind,
+                                                    const char *algorithm, size_t elem_count,
+                                                    enum ddp_dtype dtype, uint32_t root)
 {
     struct harness_schedule_set *fallback = NULL;
 
     for (size_t s = 0; s < schedules->set_count; s++) {
         const struct harness_schedule *member = schedules->sets[s].any;
 
-        if (member->kind != kind || member->elem_count != elem_count || member->dtype != dtype ||
-            member->root != root) {
+        if (member->size != size || member->kind != kind || member->elem_count != elem_count ||
+            member->dtype != dtype || member->root != root) {
             continue;
         }
         if (algorithm == NULL || strcmp(member->algorithm, algorithm) == 0) {

@@ -66,12 +66,12 @@ DDP_MUST_USE ddp_status harness_schedules_load(struct harness_schedules *schedul
                                                struct ddp_err *err);
 /* Find the order of every complete set: needed before _run and _prove. Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedules_order(struct harness_schedules *schedules);
-/* The set of an operation, borrowed: that of the named algorithm if there is one, else (or with
- * algorithm NULL) that of any. NULL if there is none. */
+/* The set of an operation of `size` members, borrowed: that of the named algorithm if there is one,
+ * else (or with algorithm NULL) that of any. NULL if there is none. */
 struct harness_schedule_set *harness_schedules_find(const struct harness_schedules *schedules,
-                                                    enum ddp_coll_kind kind, const char *algorithm,
-                                                    size_t elem_count, enum ddp_dtype dtype,
-                                                    uint32_t root);
+                                                    uint32_t size, enum ddp_coll_kind kind,
+                                                    const char *algorithm, size_t elem_count,
+                                                    enum ddp_dtype dtype, uint32_t root);
 
 /* Run an ordered set. input, output: one pointer a rank, into host memory; the same pointers may be
  * given twice if the schedules are in place (if not, outputs must be apart). Of a reduce-scatter in

@@ -1,4 +1,5 @@
 /* The line of a diagnosis: a whole finding. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,7 @@ static ddp_status parse_finding_op(struct harness_line *reader, struct harness_f
 {
     const char *kind = harness_line_find(reader, "kind");
     const char *role = harness_line_find(reader, "role");
+    const char *group = harness_line_find(reader, "group");
     int64_t bucket = -1;
 
     if (kind == NULL || role == NULL) {
@@ -59,6 +61,11 @@ static ddp_status parse_finding_op(struct harness_line *reader, struct harness_f
     DDP_TRY(harness_line_find_u64(reader, "count", &finding->op.elem_count));
     DDP_TRY(harness_line_find_i64(reader, "bucket", &bucket));
     finding->op.bucket = (int32_t)bucket;
+    if (group != NULL && strlen(group) >= sizeof(finding->guest.comm)) {
+        return harness_line_refuse(reader, group, "too long a group");
+    }
+    (void)snprintf(finding->guest.comm, sizeof(finding->guest.comm), "%s",
+                   group != NULL ? group : "");
     return DDP_OK;
 }
 

@@ -84,6 +84,9 @@ void harness_trace_print_diagnosis(uint64_t time_ns, const struct harness_findin
                  finding->op.seq, finding->op.is_set ? ddp_coll_kind_name(finding->op.kind) : "-",
                  finding->op.is_set ? ddp_coll_role_name(finding->op.role) : "-",
                  finding->op.bucket, finding->op.elem_count);
+    if (finding->guest.comm[0] != '\0') {
+        ddp_text_add(out, " group=%s", finding->guest.comm);
+    }
     ddp_text_add(out, " params=");
     for (uint32_t i = 0; i < finding->params.count; i++) {
         ddp_text_add(out, "%s%" PRIu32, i > 0 ? "," : "", harness_list_at(&finding->params, i));

@@ -119,9 +119,10 @@ struct harness_finding_op {
     enum ddp_coll_role role;
     int32_t bucket; /* -1 = none */
     uint64_t elem_count;
+    uint32_t index; /* of USER: its place in job.posts */
 };
 
-/* What else is known of a guest's call. */
+/* What else is known of a guest's call; comm is said of what is posted in job.groups, too. */
 struct harness_finding_guest {
     int32_t kind;  /* 1 + enum ddprove_guest_kind; 0: it is none */
     char comm[32]; /* the communicator's name; "" */

@@ -45,6 +45,43 @@ CT_TEST(bucket, reverse_order)
     ddp_layout_destroy(ddp_mem_system(), &layout);
 }
 
+static void check_delayed(enum ddp_bucket_order bucket_order, const size_t *order)
+{
+    const struct ddp_param params[] = {
+        {.dtype = DDP_DTYPE_F32, .elem_count = 4}, {.dtype = DDP_DTYPE_F32, .elem_count = 1},
+        {.dtype = DDP_DTYPE_F32, .elem_count = 8}, {.dtype = DDP_DTYPE_F16, .elem_count = 2},
+        {.dtype = DDP_DTYPE_F32, .elem_count = 9}, {.dtype = DDP_DTYPE_F32, .elem_count = 4}};
+    const bool is_delayed[] = {false, true, false, true, true, false};
+    struct ddp_config config = {.bucket_cap_bytes = 32,
+                                .first_bucket_cap_bytes = 16,
+                                .bucket_order = bucket_order,
+                                .find_unused_parameters = true,
+                                .is_delayed = is_delayed};
+    struct ddp_layout layout;
+
+    CT_REQUIRE_OK(ddp_layout_create(ddp_mem_system(), params, 6, &config, &layout));
+    for (size_t i = 0; i < 6; i++) {
+        CT_CHECK_EQ_U64(layout.order[i], order[i]);
+    }
+    CT_CHECK_EQ_U64(layout.bucket_count, 5);
+    CT_CHECK_EQ_U64(layout.buckets[3].param_count, 2);
+    CT_CHECK_EQ_U64(layout.buckets[3].elem_count, 10);
+    CT_CHECK_EQ_U64(layout.offset_of[4], 1);
+    CT_CHECK(layout.buckets[4].dtype == DDP_DTYPE_F16);
+    ddp_layout_destroy(ddp_mem_system(), &layout);
+}
+
+/* What is delayed lies behind all others, a bucket a type in the order of the model, and the others
+ * as if it were not there. */
+CT_TEST(bucket, delayed_ones_come_last)
+{
+    const size_t reverse[] = {5, 2, 0, 1, 4, 3};
+    const size_t pytorch[] = {5, 2, 0, 1, 4, 3};
+
+    check_delayed(DDP_BUCKET_ORDER_REVERSE, reverse);
+    check_delayed(DDP_BUCKET_ORDER_PYTORCH, pytorch);
+}
+
 /* Sizes that do not fit are refused, not wrapped. */
 CT_TEST(bucket, overflow)
 {

@@ -53,6 +53,49 @@ CT_TEST(group, numbers_collectives)
     world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, numbers, NULL, false});
 }
 
+static void number_together(struct world_rank *rank)
+{
+    uint64_t numbers = 4; /* four collectives of other groups came before */
+    float value = 1;
+
+    ddp_group_number_by(&rank->group, &numbers);
+    CT_CHECK_OK(sum(rank, &value));
+    CT_CHECK_EQ_U64(rank->group.seq, 5);
+    CT_CHECK_EQ_U64(numbers, 5);
+    numbers++; /* one of a group that this rank is not in */
+    CT_CHECK_OK(ddp_group_barrier(&rank->group));
+    CT_CHECK_EQ_U64(rank->group.seq, 7);
+    CT_CHECK_EQ_U64(numbers, 7);
+}
+
+/* Several groups of a rank count in one row. */
+CT_TEST(group, numbers_together)
+{
+    world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, number_together, NULL, false});
+}
+
+static void follow(struct world_rank *rank)
+{
+    struct ddp_group failed = {.failure = {DDP_E_MISMATCH, 1, 7, 12}};
+    float value = 1;
+
+    if (rank->rank == 0) {
+        ddp_group_follow(&rank->group, &failed);
+        CT_CHECK_STATUS(sum(rank, &value), DDP_E_MISMATCH);
+        CT_CHECK(rank->group.failure.rank == 1);
+        CT_CHECK_EQ_U64(rank->group.failure.detail, 12);
+    } else {
+        CT_CHECK_STATUS(sum(rank, &value), DDP_E_MISMATCH);
+        CT_CHECK(rank->group.failure.rank == 1); /* whose failure it was, not who told it */
+    }
+}
+
+/* Who loses one group of its own ends the others, and whoever waits there learns why. */
+CT_TEST(group, follows_another_group)
+{
+    world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, follow, NULL, false});
+}
+
 static void skip_on_all(struct world_rank *rank)
 {
     struct point point = {

@@ -19,7 +19,59 @@ CT_TEST(posted, texts_are_read)
     CT_CHECK(posted.kind == DDP_COLL_ALL_TO_ALL && posted.elem_count == 0);
     CT_CHECK(posted.redop == DDP_REDOP_SUM && posted.algorithm == DDP_ALGORITHM_NONE);
     CT_REQUIRE_OK(harness_posted_parse("barrier", &posted, &err));
-    CT_CHECK(posted.kind == DDP_COLL_BARRIER);
+    CT_CHECK(posted.kind == DDP_COLL_BARRIER && posted.group[0] == '\0');
+    CT_REQUIRE_OK(
+        harness_posted_parse("reduce f32 9 max root 1 by binomial_reduce in pair", &posted, &err));
+    CT_CHECK(posted.algorithm == DDP_ALGORITHM_BINOMIAL_REDUCE && posted.root == 1);
+    CT_CHECK_STR(posted.group, "pair");
+}
+
+CT_TEST(posted, groups_are_read)
+{
+    const char *items[] = {"low 0 1", "high_2  2 3 63"};
+    const struct harness_job job = {.groups = {items, 2}};
+    struct harness_posted posted;
+    struct harness_group group;
+    struct ddp_err err;
+    uint32_t number = 9;
+
+    CT_REQUIRE_OK(harness_group_parse(items[1], &group, &err));
+    CT_CHECK_STR(group.name, "high_2");
+    CT_CHECK(group.rank_count == 3 && group.ranks[0] == 2 && group.ranks[2] == 63);
+    CT_CHECK_EQ_U64(harness_group_member(&group, 3), 1);
+    CT_CHECK_EQ_U64(harness_group_member(&group, 1), 3); /* it is not in it */
+    CT_REQUIRE_OK(harness_posted_parse("barrier in high_2", &posted, &err));
+    CT_REQUIRE_OK(harness_posted_group(&posted, &job, &number, &group, &err));
+    CT_CHECK_EQ_U64(number, 2);
+    CT_CHECK(group.comm != 0);
+    CT_REQUIRE_OK(harness_posted_parse("barrier", &posted, &err));
+    CT_REQUIRE_OK(harness_posted_group(&posted, &job, &number, &group, &err));
+    CT_CHECK_EQ_U64(number, 0);
+    CT_REQUIRE_OK(harness_posted_parse("barrier in none", &posted, &err));
+    CT_CHECK_STATUS(harness_posted_group(&posted, &job, &number, &group, &err), DDP_E_NOT_FOUND);
+}
+
+CT_TEST(posted, broken_groups_are_refused)
+{
+    static const char *const texts[] = {"",
+                                        " ",
+                                        "a",
+                                        "A 0",
+                                        "a-b 0",
+                                        "a x",
+                                        "a 0 0",
+                                        "a 1 0",
+                                        "a 4294967296",
+                                        "a 0 -1",
+                                        "a_name_of_more_than_thirty_one_bytes 0"};
+
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct harness_group group;
+        struct ddp_err err = {""};
+
+        CT_CHECK_STATUS(harness_group_parse(texts[i], &group, &err), DDP_E_PARSE);
+        CT_CHECK(strstr(err.text, "as in") != NULL);
+    }
 }
 
 CT_TEST(posted, broken_texts_are_refused)
@@ -38,7 +90,10 @@ CT_TEST(posted, broken_texts_are_refused)
         "all_reduce f32 1 by ring",
         "reduce_scatter f32 1 by",
         "broadcast f32 1 root 0 by binomial_broadcast and more",
-        "a b c d e f g h i",
+        "a b c d e f g h i j k",
+        "barrier in",
+        "monitored_barrier in pair",
+        "barrier in a_name_of_more_than_thirty_one_bytes",
         "a-word-that-is-much-longer-than-any-name-of-anything-here-could-ever-be f32 1",
     };
 

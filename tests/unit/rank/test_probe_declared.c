@@ -231,8 +231,9 @@ static void check_declared(const struct declared *declared,
                            const struct harness_probe_request *request,
                            const struct harness_tree_map *map)
 {
-    const struct harness_schedule_set *set = harness_schedules_find(
-        &declared->schedules, DDP_COLL_ALL_REDUCE, NULL, request->elem_count, request->dtype, 0);
+    const struct harness_schedule_set *set =
+        harness_schedules_find(&declared->schedules, declared->schedules.sets[0].size,
+                               DDP_COLL_ALL_REDUCE, NULL, request->elem_count, request->dtype, 0);
     struct terms *terms = ddp_mem_array(mem_of(declared), 1, sizeof(*terms));
     uint32_t ***values;
     uint32_t before = UINT32_MAX;

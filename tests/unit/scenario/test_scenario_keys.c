@@ -152,6 +152,15 @@ static const char *other_name(const struct harness_key *key)
     return found;
 }
 
+/* Texts of a form, and names that the model has. NULL: any will do. */
+static const char *text_of_form(const char *key)
+{
+    return strcmp(key, "posts") == 0     ? "[\"barrier\", reduce f32 3 root 1]"
+           : strcmp(key, "groups") == 0  ? "[\"low 0 1\", odd 1]"
+           : strcmp(key, "delayed") == 0 ? "[\"fc0.weight\", fc1.bias]"
+                                         : NULL;
+}
+
 /* A legal value that is not the default. */
 static void other_value(const struct harness_key *key, char *out)
 {
@@ -179,8 +188,8 @@ static void other_value(const struct harness_key *key, char *out)
     };
     char number[32];
 
-    if (key->type == HARNESS_KEY_TEXTS && strcmp(key->key, "posts") == 0) {
-        (void)snprintf(out, SET_BYTES, "[\"barrier\", reduce f32 3 root 1]"); /* texts of a form */
+    if (key->type == HARNESS_KEY_TEXTS && text_of_form(key->key) != NULL) {
+        (void)snprintf(out, SET_BYTES, "%s", text_of_form(key->key));
     } else if (fixed[key->type] != NULL) {
         (void)snprintf(out, SET_BYTES, "%s", fixed[key->type]);
     } else if (key->type == HARNESS_KEY_BOOL) {

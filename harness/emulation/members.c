@@ -1,0 +1,33 @@
+/* Purpose: who takes part in a collective. */
+#include "harness/emulation/emulation.h"
+
+static struct harness_members members_of(const struct harness_emulation *e,
+                                         const struct harness_group *group, uint32_t rank)
+{
+    return group == NULL ? (struct harness_members){NULL, e->world, rank}
+                         : (struct harness_members){group, group->rank_count,
+                                                    harness_group_member(group, rank)};
+}
+
+struct harness_members harness_emulation_members(const struct harness_emulation *e, uint32_t rank,
+                                                 uint64_t seq)
+{
+    const struct harness_trace_event *post =
+        harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, seq);
+
+    return members_of(
+        e, post != NULL ? harness_program_group_of(e->input->program, post->entry.arg[3]) : NULL,
+        rank);
+}
+
+struct harness_members harness_emulation_planned(const struct harness_emulation *e,
+                                                 const struct harness_op *op)
+{
+    return members_of(e, harness_program_group(e->input->program, op), 0);
+}
+
+uint32_t harness_members_rank(const struct harness_members *members, uint32_t member)
+{
+    DDP_ASSERT(member < members->size);
+    return members->group != NULL ? members->group->ranks[member] : member;
+}
