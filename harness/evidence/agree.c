@@ -182,9 +182,9 @@ static bool takes_from(const struct harness_emulation *e, uint32_t rank, uint64_
     for (size_t i = 0; i < set->member[members.member]->step_count; i++) {
         const struct harness_schedule_step *step = &set->member[members.member]->steps[i];
 
-        is_taking = is_taking || ((step->kind == HARNESS_STEP_RECV ||
-                                   step->kind == HARNESS_STEP_RECV_REDUCE) &&
-                                  harness_members_rank(&members, step->peer) == from);
+        is_taking = is_taking ||
+                    ((step->kind == HARNESS_STEP_RECV || step->kind == HARNESS_STEP_RECV_REDUCE) &&
+                     harness_members_rank(&members, step->peer) == from);
     }
     return is_taking;
 }

@@ -295,9 +295,8 @@ static int rank_main(void)
         .program_hash = number_of("DDPROVE_PROGRAM_HASH"),
         .is_fast = number_of("DDPROVE_FAST") != 0,
         .has_threads = true};
-    const struct harness_rank_wiring wiring = {&self,          open_store,
-                                               open_transport, open_survivors,
-                                               open_subgroup,  harness_proc_audit_descriptors};
+    const struct harness_rank_wiring wiring = {&self,          open_store,    open_transport,
+                                               open_survivors, open_subgroup, count_descriptors};
     struct ddp_err err = {""};
     ddp_status status = open_process(&self, &err);
 

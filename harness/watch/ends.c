@@ -238,41 +238,6 @@ static bool has_left_others(const struct harness_watch *watch, uint32_t rank)
     return is_so;
 }
 
-static bool is_undone(const struct harness_watch *watch, uint32_t rank, size_t group, uint64_t seq)
-{
-    const enum harness_watch_reach reach = harness_watch_reach_of(watch, rank, group, seq);
-
-    return reach > HARNESS_WATCH_NOWHERE && reach < HARNESS_WATCH_DONE;
-}
-
-/* It has posted all that the others have, and left before its calls were over; those of other
- * members failed by that: of several, or of one that ended later. */
-static bool has_left_inside(const struct harness_watch *watch, uint32_t rank)
-{
-    const struct harness_watch_rank *self = &watch->ranks[rank];
-
-    for (size_t g = 0; !self->is_detached && g < watch->group_count; g++) {
-        const struct harness_watch_member *own = &watch->groups[g].members[rank];
-        uint32_t failed = 0;
-
-        for (uint32_t r = 0; own->is_there && !own->is_freed && r < watch->world_size; r++) {
-            const struct harness_watch_rank *other = &watch->ranks[r];
-
-            if (r != rank && is_undone(watch, rank, g, own->posted) &&
-                is_undone(watch, r, g, own->posted) &&
-                (watch->groups[g].members[r].has_broken ||
-                 (other->state == HARNESS_WATCH_EXITED && other->code != 0))) {
-                failed++;
-                if (failed > 1 || !harness_watch_is_gone(watch, r) ||
-                    harness_watch_ended_before(self, other)) {
-                    return true;
-                }
-            }
-        }
-    }
-    return false;
-}
-
 /* A rank that detached, or that nobody waits for, may end with 0. */
 static enum harness_verdict crash_of(const struct harness_watch *watch, uint32_t rank)
 {
@@ -291,8 +256,7 @@ static enum harness_verdict crash_of(const struct harness_watch *watch, uint32_t
     }
     return ((self->state == HARNESS_WATCH_EXITED || self->is_detached) && is_missed(watch, rank) &&
             !is_done_as_others(watch, rank, &is_extra)) ||
-                   (self->state == HARNESS_WATCH_EXITED &&
-                    (has_left_others(watch, rank) || has_left_inside(watch, rank)))
+                   (self->state == HARNESS_WATCH_EXITED && has_left_others(watch, rank))
                ? HARNESS_VERDICT_CRASH_FINISHED_EARLY
                : HARNESS_VERDICT_NONE;
 }
