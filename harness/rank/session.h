@@ -175,6 +175,8 @@ void harness_session_close(struct harness_session *session);
  * depends on them, up to a wrapped model. */
 DDP_MUST_USE ddp_status harness_session_reopen(struct harness_session *session,
                                                struct ddp_transport *transport);
+/* In the new group: all tensors, and how many steps the optimizer took, become the source's. */
+DDP_MUST_USE ddp_status harness_session_spread_state(struct harness_session *session);
 /* What stands on the group, and what _reopen makes anew. */
 void harness_session_unwrap(struct harness_session *session);
 
