@@ -18,7 +18,7 @@ set(package_headers
     base/prng.h base/status.h base/text.h
     seam/access.h seam/env.h seam/event.def seam/fault_point.def seam/fault_point.h seam/link.h seam/option.h
     seam/phase.h
-    seam/progress.h seam/recorder.h
+    seam/progress.h seam/links.h seam/recorder.h
     device/device.h device/layers.h device/math.h device/transfer.h
     cuda/cuda.h
     store/store.h
