@@ -116,7 +116,7 @@ void harness_conform_leak(struct harness_conforming *run)
 
     harness_conform_end_team(run);
     memset(grows, true, sizeof grows);
-    if (!hold(run, LEAK_SPAN, &before) || !hold(run, LEAK_SPAN, &before)) {
+    if (!hold(run, LEAK_SPAN, &behind) || !hold(run, LEAK_SPAN, &before)) {
         return;
     }
     for (int round = 0; round < LEAK_ROUNDS && wrong.rank != UINT32_MAX; round++) {
