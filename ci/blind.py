@@ -30,8 +30,22 @@ NOT_HERE = {"launch/spawn", "rendezvous/connect", "probe/sum", "collective/launc
 WITHOUT_STEP = {"comm/init", "data/sampler", "model/build", "ddp/config", "model/buffers", "trainer/config", "teardown/destroy"}
 
 
+def draw_groups(r, job):
+    """Groups of some ranks each, and collectives in them and of all, in some order."""
+    names = ["a", "b", "c"][:r.choice([1, 2, 3])]
+    sizes = {name: sorted(r.sample(range(job["ranks"]), r.randrange(2, job["ranks"] + 1))) for name in names}
+    job["groups"] = [f"{name} {' '.join(map(str, ranks))}" for name, ranks in sizes.items()]
+    kinds = ["all_reduce f32 100", "all_reduce f16 7", "all_gather bf16 5", "broadcast u8 31 root 1", "reduce_scatter f32 9",
+             "reduce f32 64 root 0", "all_to_all i32 9", "barrier", "all_reduce i64 3 max"]
+    job["posts"] = [r.choice(kinds) + r.choice([""] + [f" in {name}" for name in names]) for _ in range(r.randrange(1, 7))]
+
+
 def draw_keys(r, job, options):
     """Keys that go with those that a job has already."""
+    if job["ranks"] > 2 and r.random() < 0.25 and "join" not in job and "on_loss" not in job:
+        draw_groups(r, job)
+    if r.random() < 0.15 and "join" not in job and "on_loss" not in job and job.get("hook") != "local_sgd":
+        job["drift_every"] = r.choice([1, 2])
     if job.get("hook") == "local_sgd" and r.random() < 0.7:
         job["local_sgd_start"] = r.randrange(job["steps"])
         job["local_sgd_period"] = r.choice([1, 2, 3])

@@ -86,3 +86,9 @@ uint64_t ddp_links_sent_to(const struct ddp_links *links, uint64_t key)
     }
     return 0;
 }
+
+bool ddp_links_knows(const struct ddp_links *links, uint64_t key, uint64_t *out_sent)
+{
+    *out_sent = ddp_links_sent_to(links, key);
+    return *out_sent > 0 || links->sent_to[DDP_LINKS_SENT_COUNT - 1] == 0;
+}

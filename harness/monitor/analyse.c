@@ -244,61 +244,6 @@ static void add_deadlock(const struct harness_view *view, enum harness_verdict v
     harness_findings_add(out, &finding);
 }
 
-/* The rank whose message this one waits for has sent it: nothing that this rank has taken. */
-static uint32_t lost_from(const struct harness_cut *cut, uint32_t rank)
-{
-    const struct ddp_page *page = &cut->pages[rank];
-    const uint32_t from = ddp_links_rank_plus_1(page->links.due_from);
-
-    if (!harness_graph_is_waiting(cut, rank) || from == 0 || from != page->wait_peer ||
-        from > cut->world_size || !harness_graph_is_waiting(cut, from - 1) ||
-        ddp_links_sent_to(&cut->pages[from - 1].links,
-                          ddp_links_key_with(page->links.due_from, rank + 1)) <= page->links.due) {
-        return cut->world_size;
-    }
-    return from - 1;
-}
-
-static bool is_any_lost(const struct harness_cut *cut)
-{
-    bool is_lost = false;
-
-    for (uint32_t r = 0; r < cut->world_size && !is_lost; r++) {
-        is_lost = lost_from(cut, r) < cut->world_size;
-    }
-    return is_lost;
-}
-
-/* Between the two ends of a link the record does not tell who lost the message. */
-static void find_lost(const struct harness_view *view, struct harness_findings *out)
-{
-    const struct harness_cut *cut = view->cut;
-
-    for (uint32_t r = 0; r < cut->world_size; r++) {
-        const uint32_t from = lost_from(cut, r);
-        struct harness_finding finding;
-
-        if (from >= cut->world_size) {
-            continue;
-        }
-        harness_draft_begin(view, HARNESS_VERDICT_MISMATCH_MESSAGE, HARNESS_MODE_BUDGET, r,
-                            &finding);
-        harness_rank_set_add(&finding.culprits, from);
-        harness_rank_set_clear(&finding.victims);
-        for (uint32_t other = 0; other < cut->world_size; other++) {
-            if (other != r && other != from && harness_graph_is_waiting(cut, other)) {
-                harness_rank_set_add(&finding.victims, other);
-            }
-        }
-        harness_draft_set_planned(view, cut->pages[r].wait_seq, &finding);
-        harness_draft_add(&finding, "rank %u waits for message %llu of rank %u, which has sent it,",
-                          r, (unsigned long long)cut->pages[r].links.due, from);
-        harness_draft_add_place(&finding);
-        harness_draft_add_victims(&finding);
-        harness_findings_add(out, &finding);
-    }
-}
-
 /* All live ranks wait. A circle of waits for different things is a deadlock once it has lasted for
  * HARNESS_MONITOR_CYCLE_HOLD_NS. Ranks that wait inside the same collective may wait for messages
  * that are under way, so only silence beyond the budget is evidence there. So it is where a message
@@ -318,17 +263,19 @@ static void find_deadlock(const struct harness_view *view, bool dying, struct ha
         return;
     }
     is_cycle = harness_graph_find_cycle(cut, &members, &is_mixed);
-    is_lost = !dying && is_any_lost(cut);
+    is_lost = !dying && harness_message_is_any_lost(cut);
     if (!dying && !is_lost && is_cycle && is_mixed && quiet_ns >= HARNESS_MONITOR_CYCLE_HOLD_NS &&
         !is_device_working(cut)) {
-        add_deadlock(view, HARNESS_VERDICT_HANG_CYCLE, HARNESS_MODE_PROVABLE, &members, out);
+        if (!harness_message_find_unsent(view, out)) {
+            add_deadlock(view, HARNESS_VERDICT_HANG_CYCLE, HARNESS_MODE_PROVABLE, &members, out);
+        }
         return;
     }
     if (quiet_ns <= budget_ns) {
         return;
     }
     if (is_lost) {
-        find_lost(view, out);
+        harness_message_find_lost(view, out);
         return;
     }
     if (dying || !is_cycle) {

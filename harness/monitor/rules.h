@@ -24,6 +24,15 @@ bool harness_mismatch_is_open(const struct harness_view *view, uint32_t rank);
 /* Add a finding for each way in which it does. */
 void harness_mismatch_find_all(const struct harness_view *view, struct harness_findings *out);
 
+/* A rank waits for a message that its sender has sent. For long: it was lost. */
+bool harness_message_is_any_lost(const struct harness_cut *cut);
+/* Add a finding for each. Between the two ends of a link the record does not tell who lost it. */
+void harness_message_find_lost(const struct harness_view *view, struct harness_findings *out);
+/* Of a stable cut in which all wait: a rank waits for a message of a collective that its sender is
+ * done with, and sent no such message: it took no part. Add a finding, at most one; false: there is
+ * no such rank. */
+bool harness_message_find_unsent(const struct harness_view *view, struct harness_findings *out);
+
 /* Add a finding, at most one and by budget, if progress words of a stable cut show a device that
  * hangs. is_explained: a crash, a stop, a mismatch or the end of the job already explains why ranks
  * wait; then only a compute kernel that nothing else holds up is a finding. */
