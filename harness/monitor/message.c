@@ -63,26 +63,41 @@ void harness_message_find_lost(const struct harness_view *view, struct harness_f
     }
 }
 
+/* The rank posted what it waits in as planned; if a root is in it, the plan must know which. */
+static bool is_as_planned(const struct harness_view *view, uint32_t rank)
+{
+    const struct ddp_page *page = &view->cut->pages[rank];
+    const struct harness_op *planned = harness_program_at(view->program, page->wait_seq);
+
+    return planned != NULL && page->wait_seq == page->seq_posted &&
+           (planned->is_root_known || !ddp_coll_kind_has_root(planned->kind)) &&
+           harness_mismatch_of(view, rank) == HARNESS_VERDICT_NONE &&
+           !harness_mismatch_is_open(view, rank);
+}
+
 /* The rank whose message this one waits for is done with that collective, and has not sent it. */
 static uint32_t unsent_by(const struct harness_view *view, uint32_t rank)
 {
     const struct harness_cut *cut = view->cut;
     const struct ddp_page *page = &cut->pages[rank];
-    const uint32_t from = ddp_links_rank_plus_1(page->links.due_from);
-    const struct ddp_page *other =
-        from > 0 && from <= cut->world_size ? &cut->pages[from - 1] : NULL;
+    const struct ddp_links *links = &page->links;
+    const uint32_t from = ddp_links_rank_plus_1(links->due_from);
+    const struct ddp_page *other;
     uint64_t sent = 0;
 
-    if (other == NULL || !harness_graph_is_waiting(cut, rank) || from != page->wait_peer ||
-        page->wait_kind != DDP_WAIT_COLLECTIVE || !harness_graph_is_waiting(cut, from - 1) ||
-        other->wait_kind != DDP_WAIT_COLLECTIVE || other->wait_seq <= page->wait_seq ||
-        other->seq_done < page->wait_seq || harness_mismatch_is_open(view, from - 1) ||
-        !ddp_links_knows(&other->links, ddp_links_key_with(page->links.due_from, rank + 1),
-                         &sent) ||
-        sent > page->links.due) {
+    if (from == 0 || from > cut->world_size || from != page->wait_peer ||
+        !harness_graph_is_waiting(cut, rank) || page->wait_kind != DDP_WAIT_COLLECTIVE ||
+        !is_as_planned(view, rank)) {
         return cut->world_size;
     }
-    return from - 1;
+    other = &cut->pages[from - 1];
+    if (!harness_graph_is_waiting(cut, from - 1) || other->wait_kind != DDP_WAIT_COLLECTIVE ||
+        other->wait_seq <= page->wait_seq || other->seq_done < page->wait_seq ||
+        harness_mismatch_is_open(view, from - 1) ||
+        !ddp_links_knows(&other->links, ddp_links_key_with(links->due_from, rank + 1), &sent)) {
+        return cut->world_size;
+    }
+    return sent > links->due ? cut->world_size : from - 1;
 }
 
 bool harness_message_find_unsent(const struct harness_view *view, struct harness_findings *out)
