@@ -242,6 +242,7 @@ static void oracle_input(const struct harness_cell *cell, const struct harness_c
     out->first_trace = first != NULL ? &first->trace : NULL;
     out->first_run_dir = first != NULL ? first->run_dir : NULL;
     out->restored_step = cell->restored_step;
+    out->is_emitted = harness_stage_is_emitted;
     out->mem = cell->mem;
 }
 

@@ -57,6 +57,10 @@ ddp_status harness_stage_bind(struct harness_cell *cell);
 /* The files of the run folder that the judge reads. out: [HARNESS_FILES_COUNT]. Errors: E_IO. */
 ddp_status harness_stage_find_files(const struct harness_cell *cell,
                                     struct harness_trace_files *out, struct ddp_err *err);
+/* A dump holds what the core's algorithm emits for that rank; true, too, where that cannot be told
+ * (plug-ins, groups of some ranks). */
+bool harness_stage_is_emitted(const struct harness_plan *plan, struct ddp_mem *mem,
+                              const struct harness_schedule *dumped);
 /* They are those that the trace was written with. Errors: E_CORRUPT, E_IO. */
 ddp_status harness_stage_check_files(const struct harness_cell *cell, struct ddp_err *err);
 /* Write plan.yaml and program.txt, launch, write the traces. */

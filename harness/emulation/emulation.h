@@ -54,6 +54,10 @@ struct harness_emulation_input {
     const struct harness_handover *start;    /* of a new group after a loss; or NULL */
     struct harness_handover *leave;          /* what a lost group leaves to it; or NULL */
     const struct harness_kept *kept;         /* tensors of this run that are at hand; or NULL */
+    /* A rank's dump is what the algorithm emits for it; or NULL: nobody can tell. The judge itself
+     * knows no algorithm. */
+    bool (*is_emitted)(const struct harness_plan *plan, struct ddp_mem *mem,
+                       const struct harness_schedule *dumped);
     struct ddp_mem *mem;
 };
 

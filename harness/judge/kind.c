@@ -29,12 +29,10 @@ static enum harness_cause_kind kind_of_hang(const struct harness_finding *findin
     }
 }
 
-/* About a schedule or a tree itself: it blames no rank. What a rank made of a schedule does. */
+/* About a schedule or a tree itself. What a rank made of a schedule is not. */
 static bool is_proof(const struct harness_finding *finding)
 {
-    return finding->oracle == HARNESS_ORACLE_TREE ||
-           (finding->oracle == HARNESS_ORACLE_SCHEDULE &&
-            harness_rank_set_is_empty(&finding->culprits));
+    return finding->oracle == HARNESS_ORACLE_TREE || finding->is_of_algorithm;
 }
 
 enum harness_cause_kind harness_cause_kind_of(const struct harness_finding *finding)

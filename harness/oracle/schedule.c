@@ -1,9 +1,11 @@
 /* Purpose: the schedules that ran: each one proved by itself, the core's own with their rounds; the
  * one of the operation that was posted; and run by all: nobody completes an operation before those
- * on whom it depends posted it. Idea: a proof says what is wrong with an algorithm and blames no
- * rank; the trace says which operation used it first. Who posted and completed what, and when, is
+ * on whom it depends posted it. Idea: a proof says what is wrong with an algorithm, and
+ * blames the ranks whose part of it is not what the algorithm gives; the trace says which operation
+ * used it first. Who posted and completed what, and when, is
  * in the trace, too. */
 #include <stdio.h>
+#include <string.h>
 
 #include "harness/oracle/subject.h"
 
@@ -59,6 +61,28 @@ static bool is_of_plugin(const struct harness_emulation *e, const struct harness
     return any->kind == DDP_COLL_ALL_REDUCE && e->input->plan->job.collective.plugin != NULL;
 }
 
+/* The ranks whose part is not what the algorithm emits for them; nobody, if all have what it gives.
+ */
+static void blame(const struct harness_emulation *e, const struct harness_schedule_set *set,
+                  struct harness_finding *finding)
+{
+    size_t used = strlen(finding->text);
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+    DDP_ASSERT(harness_rank_set_is_empty(&finding->culprits));
+    for (uint32_t r = 0; e->input->is_emitted != NULL && r < set->size; r++) {
+        if (set->member[r] != NULL &&
+            !e->input->is_emitted(e->input->plan, e->input->mem, set->member[r])) {
+            harness_rank_set_add(&finding->culprits, r);
+        }
+    }
+    if (!harness_rank_set_is_empty(&finding->culprits)) {
+        (void)snprintf(finding->text + used, sizeof(finding->text) - used,
+                       "; what rank %s has is not what %s gives",
+                       harness_rank_set_text(&finding->culprits, ranks), set->any->algorithm);
+    }
+}
+
 static ddp_status prove_all(const struct harness_emulation *e, struct harness_findings *out)
 {
     for (size_t s = 0; s < e->schedules.set_count; s++) {
@@ -71,6 +95,8 @@ static ddp_status prove_all(const struct harness_emulation *e, struct harness_fi
         }
         for (size_t i = before; i < out->count; i++) {
             place(e, set->any, &out->items[i]);
+            out->items[i].is_of_algorithm = true;
+            blame(e, set, &out->items[i]);
         }
     }
     return DDP_OK;
