@@ -104,6 +104,7 @@ struct harness_finding cause_bench_make(const struct cause_bench *f, const struc
             harness_finding_add_param(&finding, n);
         }
     }
+    finding.is_of_algorithm = spec->oracle == HARNESS_ORACLE_SCHEDULE && spec->ranks == 0;
     finding.step = spec->step;
     finding.status = spec->status;
     if (spec->op.is_set) {
