@@ -95,7 +95,6 @@ static ddp_status prove_all(const struct harness_emulation *e, struct harness_fi
         }
         for (size_t i = before; i < out->count; i++) {
             place(e, set->any, &out->items[i]);
-            out->items[i].is_of_algorithm = true;
             blame(e, set, &out->items[i]);
         }
     }

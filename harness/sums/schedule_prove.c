@@ -39,6 +39,7 @@ static void violate(const struct proof *proof, enum harness_verdict verdict,
                    member->algorithm, ddp_coll_kind_name(member->kind), member->elem_count,
                    member->size, text);
     finding.place = place;
+    finding.is_of_algorithm = true;
     harness_findings_add(proof->out, &finding);
 }
 
