@@ -102,9 +102,16 @@ bool harness_graph_has_waiter(const struct harness_cut *cut, uint32_t rank)
     return false;
 }
 
+/* Code of a plug-in that runs outside of a post and a wait, while others make progress, is the
+ * oldest operation's that is not done. */
 uint64_t harness_graph_seq_inside(const struct harness_cut *cut, uint32_t rank)
 {
-    return cut->pages[rank].call_seq;
+    const struct ddp_page *page = &cut->pages[rank];
+
+    if (page->call_seq == 0 && page->plugin_ns != 0 && page->seq_done < page->seq_posted) {
+        return page->seq_done + 1;
+    }
+    return page->call_seq;
 }
 
 /* The rank ended with an error: it may have given up waiting. */

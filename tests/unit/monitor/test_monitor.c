@@ -330,6 +330,30 @@ CT_TEST(monitor, plugin_that_does_not_return)
     cut_fini(&job);
 }
 
+/* Nor is it waited for in the next collective, which the others have posted, if its plug-in runs
+ * outside of a post or a wait. */
+CT_TEST(monitor, plugin_that_runs_between_calls)
+{
+    struct cut_job job;
+    const struct harness_finding *finding;
+
+    cut_init(&job, RANKS);
+    job.plan.job.collective.plugin = "./mine.so";
+    for (uint32_t r = 0; r < RANKS; r++) {
+        cut_post(&job, r, cut_seq(1, 0));
+        cut_host(&job, r, DDP_PHASE_BACKWARD, CUT_LATE_MS);
+        if (r != 2) {
+            cut_wait(&job, r, cut_seq(1, 1), 2);
+        }
+    }
+    job.pages[2].plugin_ns = CUT_NOW_NS - CUT_LATE_MS * CUT_MS;
+    finding = cut_only(&job, HARNESS_VERDICT_HANG_HOST);
+    CT_REQUIRE(finding != NULL);
+    cut_check_culprit(finding, 2);
+    CT_CHECK_EQ_U64(finding->op.seq, cut_seq(1, 0));
+    cut_fini(&job);
+}
+
 /* Others that are slow on their way to a wait: which of the two it is shows once they wait, or are
  * silent themselves. */
 CT_TEST(monitor, waits_for_slow_ranks_before_it_says_not_joined)
