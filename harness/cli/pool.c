@@ -116,7 +116,8 @@ static void worker(const struct pool *pool, const struct cli_task *task, pid_t p
     status = harness_cell_run(task->plan, &task->config, &verdict, &err);
     json_decref(verdict);
     if (status != DDP_OK) {
-        (void)fprintf(stderr, "ddprove: %s: %s\n", task->plan->id, err.text);
+        (void)fprintf(stderr, "ddprove: %s: %s\n", task->plan->id,
+                      err.text[0] != '\0' ? err.text : ddp_status_text(status));
     }
     (void)fflush(NULL);
     exit(0);
