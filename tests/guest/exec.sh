@@ -30,6 +30,11 @@ run() {
 }
 run 0 "" ""
 run 1 "^ddprove: CRASH.SIGNALED, rank 2: .*SIGKILL, step 20" "kill 2 20"
+expect 1 "^ddprove: CRASH.SIGNALED, rank 1: rank 1 was ended by signal 40" \
+    "$ddprove" exec --ranks 2 -- sh -c 'kill -40 $$' # it has no name
+# What the ranks inherit is not cut off, however long it is.
+expect 0 "no rank has shown itself" env PYTHONPATH="$(printf '%09000d' 0):/last" \
+    "$ddprove" exec --ranks 1 -- sh -c 'case $PYTHONPATH in */last) ;; *) exit 3 ;; esac'
 run 1 "^ddprove: CRASH.EXITED, rank 2: .*code 3" "exit 2 20"
 run 1 "^ddprove: CRASH.FINISHED_EARLY, rank 0: " "finish 0 20"
 run 1 "^ddprove: HANG.STOPPED, rank 1: .*ranks 0,2,3 wait" "stop 1 20"
