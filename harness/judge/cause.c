@@ -254,11 +254,13 @@ static bool is_measured_so(const struct harness_paths *paths, const struct harne
            b->phase == (int32_t)DDP_PHASE_PROBE && !is_own_failure(b);
 }
 
-/* It failed for the same reason, or inside a collective with such a rank. */
+/* It failed for the same reason, or inside a collective with such a rank. No rank that has ended
+ * makes an argument of another one wrong. */
 static bool is_failed_by(const struct harness_paths *paths, const struct harness_finding *a,
                          const struct harness_finding *b)
 {
-    return is_of_that_rank(paths, a, b) || (!is_own_failure(b) && is_awaited(paths, a, b));
+    return is_of_that_rank(paths, a, b) ||
+           (!is_own_failure(b) && b->status != DDP_E_INVALID && is_awaited(paths, a, b));
 }
 
 /* Under join, counts that cannot be end a rank. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
+#include "harness/evidence/evidence.h"
 #include "harness/oracle/subject.h"
 
 /* The event's arguments. */
@@ -28,14 +29,14 @@ static bool is_planned(const struct harness_emulation *e, const uint64_t *arg)
            arg[NAME] == ddp_hash_text(item->name);
 }
 
-/* Buckets are recorded behind all buffers: of a rank without any of them it is not known which
- * buffers it has. */
-static bool is_listed_whole(const struct harness_emulation *e, uint32_t rank)
+/* The rank recorded so many buffers, and has no more. Buckets are recorded behind all buffers: of a
+ * rank without any of them it is not known which buffers it has. */
+static bool is_whole(const struct harness_emulation *e, uint32_t rank, size_t buffer_count)
 {
     size_t count = 0;
 
     (void)harness_index_list(&e->index, rank, DDP_EVENT_BUCKET_PARAM, &count);
-    return count > 0;
+    return count > 0 && !harness_evidence_has_buffer(e, rank, buffer_count);
 }
 
 static struct other find_other(const struct harness_emulation *e, uint32_t rank)
@@ -49,7 +50,7 @@ static struct other find_other(const struct harness_emulation *e, uint32_t rank)
             return (struct other){true, list[i]->entry.arg[BUFFER], list[i]->entry.arg};
         }
     }
-    return count < e->buffers.count && is_listed_whole(e, rank) ? (struct other){true, count, NULL}
+    return count < e->buffers.count && is_whole(e, rank, count) ? (struct other){true, count, NULL}
                                                                 : (struct other){.is_set = false};
 }
 
