@@ -219,6 +219,7 @@ static bool is_seen_live(const struct harness_paths *paths, const struct harness
                          const struct harness_finding *b)
 {
     return a->oracle == HARNESS_ORACLE_MONITOR && b->oracle != HARNESS_ORACLE_MONITOR &&
+           b->oracle != HARNESS_ORACLE_SURVIVORS &&
            (harness_path_is_beset(b, a) || is_awaited(paths, a, b));
 }
 
@@ -355,6 +356,19 @@ static bool is_without_host(const struct harness_paths *paths, const struct harn
            !harness_rank_set_has(&b->culprits, 0);
 }
 
+/* Survivors of a loss wait for one that lives and did not come into their new group. */
+static bool is_missed(const struct harness_paths *paths, const struct harness_finding *a,
+                      const struct harness_finding *b)
+{
+    const bool is_waiting =
+        b->verdict == HARNESS_VERDICT_HANG_RECOVERY && b->phase == (int32_t)DDP_PHASE_RECOVERY;
+    const bool is_running = b->oracle == HARNESS_ORACLE_LIVENESS; /* ended before it gave up */
+
+    (void)paths;
+    return a->oracle == HARNESS_ORACLE_SURVIVORS && b->oracle != HARNESS_ORACLE_SURVIVORS &&
+           (is_waiting || is_running) && !harness_path_is_common(a, b);
+}
+
 /* Ranks that disagree about who is who. */
 static bool is_told_so(const struct harness_paths *paths, const struct harness_finding *a,
                        const struct harness_finding *b)
@@ -384,6 +398,7 @@ static const struct {
     {KIND_HELD, KIND_WAIT, is_held_up, "its device holds the others up"},
     {KIND_HELD, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_HELD, KIND_OTHER, is_slow_so, "that rank was held"},
+    {KIND_WAIT, KIND_WAIT, is_missed, "they wait for that rank"},
     {KIND_MISUSE, KIND_RACE, is_unfinished_pass, "gradients were used while they were reduced"},
     {KIND_MISUSE, KIND_VALUE, harness_value_is_unreduced,
      "that pass did not end, gradients were used as they were"},
