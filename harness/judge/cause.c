@@ -356,6 +356,15 @@ static bool is_without_host(const struct harness_paths *paths, const struct harn
            !harness_rank_set_has(&b->culprits, 0);
 }
 
+/* The circle goes through a rank that passed over what was due in another group. */
+static bool is_crossed(const struct harness_paths *paths, const struct harness_finding *a,
+                       const struct harness_finding *b)
+{
+    (void)paths;
+    return a->verdict == HARNESS_VERDICT_MISMATCH_ORDER && a->oracle == HARNESS_ORACLE_PROGRAM &&
+           b->verdict == HARNESS_VERDICT_HANG_CYCLE && harness_path_is_common(a, b);
+}
+
 /* Survivors of a loss wait for one that lives and did not come into their new group. */
 static bool is_missed(const struct harness_paths *paths, const struct harness_finding *a,
                       const struct harness_finding *b)
@@ -421,6 +430,7 @@ static const struct {
     {KIND_OPERATION, KIND_FAILURE, is_ended_by_count, "it took wrong counts from that operation"},
     {KIND_OPERATION, KIND_FAILURE, is_measured_so, "it measures other sums"},
     {KIND_OPERATION, KIND_WAIT, is_blocked, "they wait for that operation"},
+    {KIND_OPERATION, KIND_WAIT, is_crossed, "they wait for that operation"},
     {KIND_OPERATION, KIND_WAIT, is_apart, "some of them measure trees already"},
     {KIND_OPERATION, KIND_VALUE, harness_value_is_of_own_batch,
      "it took its own batch's statistics"},
