@@ -315,8 +315,9 @@ static bool is_ungrouped(const struct harness_paths *paths, const struct harness
 static bool is_failed_beside(const struct harness_paths *paths, const struct harness_finding *a,
                              const struct harness_finding *b)
 {
-    return is_own_failure(a) && !is_own_failure(b) && !harness_path_is_common(a, b) &&
-           harness_path_is_open(paths, b, b->op.seq) && harness_path_is_owed(paths, a, b);
+    return is_own_failure(a) && !is_own_failure(b) && b->status != DDP_E_INVALID &&
+           !harness_path_is_common(a, b) && harness_path_is_open(paths, b, b->op.seq) &&
+           harness_path_is_owed(paths, a, b);
 }
 
 /* Outside of collectives ranks wait until all have come, and one of them failed before it did. */
@@ -356,13 +357,16 @@ static bool is_without_host(const struct harness_paths *paths, const struct harn
            !harness_rank_set_has(&b->culprits, 0);
 }
 
-/* The circle goes through a rank that passed over what was due in another group. */
+/* The circle goes through a rank that passed over what was due in another group; or all wait. */
 static bool is_crossed(const struct harness_paths *paths, const struct harness_finding *a,
                        const struct harness_finding *b)
 {
+    const bool is_circle = b->verdict == HARNESS_VERDICT_HANG_CYCLE && harness_path_is_common(a, b);
+
     (void)paths;
     return a->verdict == HARNESS_VERDICT_MISMATCH_ORDER && a->oracle == HARNESS_ORACLE_PROGRAM &&
-           b->verdict == HARNESS_VERDICT_HANG_CYCLE && harness_path_is_common(a, b);
+           (is_circle || (b->verdict == HARNESS_VERDICT_HANG_NOT_JOINED &&
+                          harness_rank_set_is_empty(&b->culprits)));
 }
 
 /* Survivors of a loss wait for one that lives and did not come into their new group. */
