@@ -150,6 +150,8 @@ def draw(options, folder):
         if name not in NOT_HERE:
             points[name] = carries
     drawn, tried = {}, 0
+    batch_folder = os.path.join(options.out, "batch", "blind")  # lint reads each case once
+    os.makedirs(batch_folder)
     while len(drawn) < options.cases:
         batch = {}
         for _ in range(500):
@@ -158,16 +160,17 @@ def draw(options, folder):
             batch[name] = {"id": f"blind.{name}", "drivers": [options.driver], "job": job,
                            "faults": draw_faults(r, job, points, options.faults), "expect": {"verdict": "NONE"}}
             tried += 1
-            with open(f"{folder}/{name}.yaml", "w", encoding="ascii") as file:
+            with open(f"{batch_folder}/{name}.yaml", "w", encoding="ascii") as file:
                 file.write("# A drawn case.\n" + json.dumps(batch[name]) + "\n")
-        refused = set(re.findall(r"(c\d{6})\.yaml:", ask(options.ddprove, "lint", folder)))
+        refused = set(re.findall(r"(c\d{6})\.yaml:", ask(options.ddprove, "lint", batch_folder)))
         for name in sorted(batch):
             if name in refused or len(drawn) == options.cases:
-                os.remove(f"{folder}/{name}.yaml")
+                os.remove(f"{batch_folder}/{name}.yaml")
             else:
+                os.rename(f"{batch_folder}/{name}.yaml", f"{folder}/{name}.yaml")
                 drawn[name] = batch[name]
         if not batch.keys() & drawn.keys():
-            sys.exit("lint refuses all that is drawn: " + ask(options.ddprove, "lint", folder)[:500])
+            sys.exit("lint refuses all that is drawn: " + ask(options.ddprove, "lint", batch_folder)[:500])
     print(f"{len(drawn)} cases of {tried} drawn ones: the others cannot happen, as lint says")
     return drawn
 

@@ -85,6 +85,12 @@ static void record_shapes(const struct ddp *ddp)
         ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_PARAM_SHAPE, i, size[0], size[1],
                            size[2], size[3]);
     }
+    for (size_t i = 0; i < ddp->buffer_count; i++) {
+        const struct ddp_buffer *buffer = &ddp->buffers[i];
+
+        ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_BUFFER_SHAPE, i, buffer->dtype,
+                           buffer->elem_count, ddp_hash_text(buffer->name), 0);
+    }
 }
 
 /* Tell the device which ranges are gradients, parameters and buffers, so that a checker of the

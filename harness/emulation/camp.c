@@ -134,13 +134,15 @@ ddp_status harness_camp_part(struct harness_emulation *e, uint32_t rank,
     return DDP_OK;
 }
 
-/* Tensors and step counts of two camps are the same, and known. */
+/* Tensors and step counts of two camps are the same, and known; and by what they scale. */
 static bool is_same_state(const struct harness_emulation *e, const struct harness_camp *a,
                           const struct harness_camp *b)
 {
     size_t count = e->params.count;
 
-    return memcmp(a->hash, b->hash, (1 + (size_t)e->slot_count) * count * sizeof(uint64_t)) == 0 &&
+    return e->scale[a->first] == e->scale[b->first] &&
+           e->scale_steps[a->first] == e->scale_steps[b->first] &&
+           memcmp(a->hash, b->hash, (1 + (size_t)e->slot_count) * count * sizeof(uint64_t)) == 0 &&
            memcmp(a->state.taken, b->state.taken, count * sizeof(*a->state.taken)) == 0 &&
            memchr(a->is_known, false, count) == NULL && memchr(b->is_known, false, count) == NULL;
 }

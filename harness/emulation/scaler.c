@@ -1,7 +1,8 @@
 /* Purpose: gradient scaling as it should be: by what the loss is multiplied, whether a step is left
  * out, what the scale becomes; by arithmetic of the judge's own.
  * Idea: a rank's flag follows from its averages. In strict semantics all go by the largest flag
- * that was sent, so a wrong one is one finding, and what follows is judged by it. */
+ * that was sent, so a wrong one is one finding, and what follows is judged by it. A rank that got
+ * something else goes by that, and what it does from then on is judged by what it got. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -110,6 +111,18 @@ static bool sent_by(struct harness_emulation *e, uint32_t rank, uint32_t step, b
     return got == harness_scaler_flag_hash(true) || (!is_zero(got) && !is_zero(largest));
 }
 
+/* By what a rank goes: what it got, if that is a flag, else the largest that was sent. */
+static bool got_by(const struct harness_emulation *e, uint32_t rank, uint32_t step, bool is_any)
+{
+    const uint64_t got =
+        e->is_judging ? harness_scaler_recorded(e, rank, step, DDP_EVENT_COLL_DONE) : 0;
+
+    if (got == harness_scaler_flag_hash(true) || is_zero(got)) {
+        return !is_zero(got);
+    }
+    return is_any;
+}
+
 static void agree(struct harness_emulation *e, uint32_t step)
 {
     uint8_t *due =
@@ -130,8 +143,27 @@ static void agree(struct harness_emulation *e, uint32_t step)
     }
     for (uint32_t r = 0; e->input->plan->job.semantics == HARNESS_SEMANTICS_STRICT && r < e->world;
          r++) {
-        e->is_found[r] = is_any;
+        e->is_found[r] = got_by(e, r, step, is_any);
     }
+}
+
+static bool is_found_alike(const struct harness_emulation *e, uint32_t a, uint32_t b)
+{
+    return e->is_found[a] == e->is_found[b];
+}
+
+/* Ranks that go by another flag than the first of their camp. */
+static ddp_status part_by_flags(struct harness_emulation *e)
+{
+    bool is_new;
+
+    e->parting++;
+    for (uint32_t r = 0; r < e->world; r++) {
+        if (!is_found_alike(e, r, harness_emulation_camp(e, r)->first)) {
+            DDP_TRY(harness_camp_part(e, r, is_found_alike, &is_new));
+        }
+    }
+    return DDP_OK;
 }
 
 /* torch.amp's _amp_update_scale_. */
@@ -154,6 +186,25 @@ static void update_scale(struct harness_emulation *e, uint32_t rank)
     }
 }
 
+/* The rank went on to the flags of later steps without those of this one: it left the step out, and
+ * its scale is as before. */
+static bool is_passed_over(const struct harness_emulation *e, uint32_t rank, uint32_t step)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_DONE, &count);
+
+    if (!e->is_judging || harness_scaler_recorded(e, rank, step, DDP_EVENT_COLL_DONE) != 0) {
+        return false;
+    }
+    for (size_t i = count; i > 0 && list[i - 1]->entry.step > step; i--) {
+        if (ddp_event_op_unpack(list[i - 1]->entry.arg[1]).role == DDP_ROLE_FOUND_INF) {
+            return true;
+        }
+    }
+    return false;
+}
+
 ddp_status harness_scaler_step(struct harness_emulation *e, uint32_t step)
 {
     if (!is_scaling(e)) {
@@ -165,6 +216,7 @@ ddp_status harness_scaler_step(struct harness_emulation *e, uint32_t step)
         }
     }
     agree(e, step);
+    DDP_TRY(part_by_flags(e));
     for (size_t c = 0; c < e->camp_count; c++) {
         if (e->camps[c]->rank_count > 0) {
             e->camps[c]->found =
@@ -172,7 +224,9 @@ ddp_status harness_scaler_step(struct harness_emulation *e, uint32_t step)
         }
     }
     for (uint32_t r = 0; r < e->world; r++) {
-        update_scale(e, r);
+        if (!is_passed_over(e, r, step)) {
+            update_scale(e, r);
+        }
     }
     return DDP_OK;
 }

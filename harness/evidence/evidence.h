@@ -35,6 +35,9 @@ enum harness_placement {
 enum harness_placement harness_evidence_placement(const struct harness_emulation *emulation,
                                                   uint32_t rank,
                                                   const struct ddp_event_entry **out_entry);
+/* The rank recorded what became of a buffer of this number, or of a later one: it has it. */
+bool harness_evidence_has_buffer(const struct harness_emulation *emulation, uint32_t rank,
+                                 uint64_t buffer);
 /* The list of new buckets that a rank received, as event bucket.rebuilt; NULL: none. */
 const struct ddp_event_entry *harness_evidence_rebuilt(const struct harness_emulation *emulation,
                                                        uint32_t rank);

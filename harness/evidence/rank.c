@@ -129,6 +129,46 @@ static void check_told(const struct harness_emulation *e, uint32_t rank, struct 
     }
 }
 
+bool harness_evidence_has_buffer(const struct harness_emulation *e, uint32_t rank, uint64_t buffer)
+{
+    size_t loss_count = 0;
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_BUFFER_SYNCED, &count);
+
+    (void)harness_index_list(&e->index, rank, DDP_EVENT_LOSS, &loss_count);
+    if (e->input->plan->job.semantics == HARNESS_SEMANTICS_STRICT && loss_count > 0) {
+        return buffer < e->buffers.count; /* ranks have compared them before they train */
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (list[i]->entry.arg[0] >= buffer) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of a rank that trains: each of its buffers once, in order. It may have fewer than planned where
+ * ranks do not compare them before; harness/oracle/model_buffers.c says so. */
+static void check_buffer_shapes(const struct harness_emulation *e, uint32_t rank,
+                                struct harness_gap *out)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_BUFFER_SHAPE, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        if (list[i]->entry.arg[0] != i) {
+            harness_gap_set(out, "rank %u recorded buffer %llu in the place of its buffer %zu",
+                            rank, (unsigned long long)list[i]->entry.arg[0], i);
+        }
+    }
+    if (count > e->buffers.count || harness_evidence_has_buffer(e, rank, count)) {
+        harness_gap_set(out, "rank %u recorded the shapes of %zu of its %zu buffers", rank, count,
+                        e->buffers.count);
+    }
+}
+
 /* Where each parameter lies: of a rank that reduced a bucket, the table is complete. Another model,
  * or configuration, lies elsewhere (harness/oracle/model.c). */
 static void check_layout(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
@@ -155,6 +195,7 @@ static void check_layout(const struct harness_emulation *e, uint32_t rank, struc
         harness_gap_set(out, "rank %u recorded the shapes of %zu of its %zu parameters", rank,
                         shape_count, e->params.count);
     }
+    check_buffer_shapes(e, rank, out);
     (void)harness_index_list(&e->index, rank, DDP_EVENT_DDP_CONFIG, &config_count);
     if (config_count != 1) {
         harness_gap_set(out, "rank %u recorded %zu times what it is configured with", rank,

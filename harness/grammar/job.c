@@ -149,10 +149,8 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
                    ? HARNESS_GRAMMAR_AT_START
                    : HARNESS_GRAMMAR_NOWHERE;
     case DDP_FAULT_POINT_MODEL_BUFFERS:
-        return job->has_buffers && job->job->semantics == HARNESS_SEMANTICS_STRICT &&
-                       job->job->ranks > 2
-                   ? HARNESS_GRAMMAR_AT_START
-                   : HARNESS_GRAMMAR_NOWHERE;
+        return job->has_buffers && job->job->ranks > 1 ? HARNESS_GRAMMAR_AT_START
+                                                       : HARNESS_GRAMMAR_NOWHERE;
     case DDP_FAULT_POINT_STEP_BEGIN:
     case DDP_FAULT_POINT_OPTIMIZER_PRE:
         return HARNESS_GRAMMAR_AT_STEP;

@@ -219,6 +219,7 @@ static bool is_seen_live(const struct harness_paths *paths, const struct harness
                          const struct harness_finding *b)
 {
     return a->oracle == HARNESS_ORACLE_MONITOR && b->oracle != HARNESS_ORACLE_MONITOR &&
+           b->oracle != HARNESS_ORACLE_SURVIVORS &&
            (harness_path_is_beset(b, a) || is_awaited(paths, a, b));
 }
 
@@ -254,11 +255,13 @@ static bool is_measured_so(const struct harness_paths *paths, const struct harne
            b->phase == (int32_t)DDP_PHASE_PROBE && !is_own_failure(b);
 }
 
-/* It failed for the same reason, or inside a collective with such a rank. */
+/* It failed for the same reason, or inside a collective with such a rank. No rank that has ended
+ * makes an argument of another one wrong. */
 static bool is_failed_by(const struct harness_paths *paths, const struct harness_finding *a,
                          const struct harness_finding *b)
 {
-    return is_of_that_rank(paths, a, b) || (!is_own_failure(b) && is_awaited(paths, a, b));
+    return is_of_that_rank(paths, a, b) ||
+           (!is_own_failure(b) && b->status != DDP_E_INVALID && is_awaited(paths, a, b));
 }
 
 /* Under join, counts that cannot be end a rank. */
@@ -312,8 +315,9 @@ static bool is_ungrouped(const struct harness_paths *paths, const struct harness
 static bool is_failed_beside(const struct harness_paths *paths, const struct harness_finding *a,
                              const struct harness_finding *b)
 {
-    return is_own_failure(a) && !is_own_failure(b) && !harness_path_is_common(a, b) &&
-           harness_path_is_open(paths, b, b->op.seq) && harness_path_is_owed(paths, a, b);
+    return is_own_failure(a) && !is_own_failure(b) && b->status != DDP_E_INVALID &&
+           !harness_path_is_common(a, b) && harness_path_is_open(paths, b, b->op.seq) &&
+           harness_path_is_owed(paths, a, b);
 }
 
 /* Outside of collectives ranks wait until all have come, and one of them failed before it did. */
@@ -353,6 +357,31 @@ static bool is_without_host(const struct harness_paths *paths, const struct harn
            !harness_rank_set_has(&b->culprits, 0);
 }
 
+/* The circle goes through a rank that passed over what was due in another group; or all wait. */
+static bool is_crossed(const struct harness_paths *paths, const struct harness_finding *a,
+                       const struct harness_finding *b)
+{
+    const bool is_circle = b->verdict == HARNESS_VERDICT_HANG_CYCLE && harness_path_is_common(a, b);
+
+    (void)paths;
+    return a->verdict == HARNESS_VERDICT_MISMATCH_ORDER && a->oracle == HARNESS_ORACLE_PROGRAM &&
+           (is_circle || (b->verdict == HARNESS_VERDICT_HANG_NOT_JOINED &&
+                          harness_rank_set_is_empty(&b->culprits)));
+}
+
+/* Survivors of a loss wait for one that lives and did not come into their new group. */
+static bool is_missed(const struct harness_paths *paths, const struct harness_finding *a,
+                      const struct harness_finding *b)
+{
+    const bool is_waiting =
+        b->verdict == HARNESS_VERDICT_HANG_RECOVERY && b->phase == (int32_t)DDP_PHASE_RECOVERY;
+    const bool is_running = b->oracle == HARNESS_ORACLE_LIVENESS; /* ended before it gave up */
+
+    (void)paths;
+    return a->oracle == HARNESS_ORACLE_SURVIVORS && b->oracle != HARNESS_ORACLE_SURVIVORS &&
+           (is_waiting || is_running) && !harness_path_is_common(a, b);
+}
+
 /* Ranks that disagree about who is who. */
 static bool is_told_so(const struct harness_paths *paths, const struct harness_finding *a,
                        const struct harness_finding *b)
@@ -382,6 +411,7 @@ static const struct {
     {KIND_HELD, KIND_WAIT, is_held_up, "its device holds the others up"},
     {KIND_HELD, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_HELD, KIND_OTHER, is_slow_so, "that rank was held"},
+    {KIND_WAIT, KIND_WAIT, is_missed, "they wait for that rank"},
     {KIND_MISUSE, KIND_RACE, is_unfinished_pass, "gradients were used while they were reduced"},
     {KIND_MISUSE, KIND_VALUE, harness_value_is_unreduced,
      "that pass did not end, gradients were used as they were"},
@@ -404,6 +434,7 @@ static const struct {
     {KIND_OPERATION, KIND_FAILURE, is_ended_by_count, "it took wrong counts from that operation"},
     {KIND_OPERATION, KIND_FAILURE, is_measured_so, "it measures other sums"},
     {KIND_OPERATION, KIND_WAIT, is_blocked, "they wait for that operation"},
+    {KIND_OPERATION, KIND_WAIT, is_crossed, "they wait for that operation"},
     {KIND_OPERATION, KIND_WAIT, is_apart, "some of them measure trees already"},
     {KIND_OPERATION, KIND_VALUE, harness_value_is_of_own_batch,
      "it took its own batch's statistics"},

@@ -4,13 +4,13 @@
 #include "ddpcore/seam/option.h"
 
 /* The used map of that step came out of mixed operations: it says which gradients are copied back
- * and used. */
+ * and used. No gradient becomes a NaN by that. */
 static bool is_map_mixed(const struct harness_paths *paths, const struct harness_finding *a,
-                         int32_t step)
+                         const struct harness_finding *b)
 {
-    uint64_t seq = step < 0 ? 0 : harness_path_map_seq(paths, step);
+    uint64_t seq = b->step < 0 ? 0 : harness_path_map_seq(paths, b->step);
 
-    return seq != 0 && seq >= a->op.seq;
+    return seq != 0 && seq >= a->op.seq && b->verdict != HARNESS_VERDICT_VALUE_NONFINITE;
 }
 
 /* What comes out of an operation whose messages met others, from there on. All else is judged from
@@ -36,7 +36,7 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
     return b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT ||
            (harness_path_is_of(b, a) &&
             (a->step == b->step || harness_path_is_unreduced(paths, b))) ||
-           (b->stage >= HARNESS_STAGE_FINAL && is_map_mixed(paths, a, b->step));
+           (b->stage >= HARNESS_STAGE_FINAL && is_map_mixed(paths, a, b));
 }
 
 /* A rank that took no part in an operation meets the others' messages of it with those of its next

@@ -63,14 +63,38 @@ void harness_message_find_lost(const struct harness_view *view, struct harness_f
     }
 }
 
-/* The rank posted what it waits in as planned; if a root is in it, the plan must know which. */
+/* Another rank waits in the same collective, and all that wait in it posted it alike: its root,
+ * too, which under join no plan knows. */
+static bool is_agreed(const struct harness_cut *cut, uint32_t rank)
+{
+    const struct ddp_page *page = &cut->pages[rank];
+    bool is_any = false;
+
+    for (uint32_t r = 0; r < cut->world_size; r++) {
+        const struct ddp_page *other = &cut->pages[r];
+
+        if (r == rank || !harness_graph_is_waiting(cut, r) ||
+            other->wait_kind != DDP_WAIT_COLLECTIVE || other->wait_seq != page->wait_seq) {
+            continue;
+        }
+        if (other->seq_posted != page->seq_posted || other->posted_op != page->posted_op) {
+            return false;
+        }
+        is_any = true;
+    }
+    return is_any;
+}
+
+/* The rank posted what it waits in as planned; if a root is in it, the plan must know which, or the
+ * others that wait there agree. */
 static bool is_as_planned(const struct harness_view *view, uint32_t rank)
 {
     const struct ddp_page *page = &view->cut->pages[rank];
     const struct harness_op *planned = harness_program_at(view->program, page->wait_seq);
 
     return planned != NULL && page->wait_seq == page->seq_posted &&
-           (planned->is_root_known || !ddp_coll_kind_has_root(planned->kind)) &&
+           (planned->is_root_known || !ddp_coll_kind_has_root(planned->kind) ||
+            is_agreed(view->cut, rank)) &&
            harness_mismatch_of(view, rank) == HARNESS_VERDICT_NONE &&
            !harness_mismatch_is_open(view, rank);
 }

@@ -1,7 +1,8 @@
 /* Purpose: the drift alarm that a trainer has asked for says what is so.
  * Idea: what ranks hold behind a step is recorded parameter by parameter, beside the alarm. Where
  * they differ the first such parameter decides: who holds it otherwise than most is the rank that
- * the alarm has to name, on every rank. */
+ * the alarm has to name, on every rank. A rank that has left a step out compares itself with others
+ * that are a step ahead: what counts is what each holds where it posted that comparison. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -64,14 +65,41 @@ static void blame(const uint64_t *hash, uint32_t world, struct alarm *out)
     }
 }
 
-/* False: not everything that ranks hold was recorded. hash: [world]. */
-static bool work_out(const struct harness_emulation *e, uint32_t step, uint64_t *hash,
+/* Where the other ranks were in the comparison that the rank posted behind a step. False: it, or
+ * one of them, posted none under that number. at_step: [world]. */
+static bool find_steps(const struct harness_emulation *e, uint32_t rank, uint32_t step,
+                       uint32_t *at_step)
+{
+    const struct harness_trace_event *own = NULL;
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_in_step(&e->index, rank, DDP_EVENT_COLL_POST, step, &count);
+
+    for (size_t i = 0; own == NULL && i < count; i++) {
+        if (ddp_event_op_unpack(list[i]->entry.arg[1]).role == DDP_ROLE_DRIFT) {
+            own = list[i];
+        }
+    }
+    for (uint32_t r = 0; own != NULL && r < e->world; r++) {
+        const struct harness_trace_event *post =
+            harness_index_with_seq(&e->index, r, DDP_EVENT_COLL_POST, own->entry.arg[0]);
+
+        if (post == NULL || ddp_event_op_unpack(post->entry.arg[1]).role != DDP_ROLE_DRIFT) {
+            return false;
+        }
+        at_step[r] = post->entry.step;
+    }
+    return own != NULL;
+}
+
+/* False: not everything that ranks hold was recorded. at_step, hash: [world]. */
+static bool work_out(const struct harness_emulation *e, const uint32_t *at_step, uint64_t *hash,
                      struct alarm *out)
 {
     *out = (struct alarm){.rank = -1};
     for (size_t p = 0; p < e->params.count; p++) {
         for (uint32_t r = 0; r < e->world; r++) {
-            if (!find_hash(e, r, step, p, &hash[r])) {
+            if (!find_hash(e, r, at_step[r], p, &hash[r])) {
                 return false;
             }
         }
@@ -137,26 +165,45 @@ static void check_rank(const struct harness_emulation *e, uint32_t rank, uint32_
     harness_findings_add(out, &finding);
 }
 
+/* The comparison behind a step, on all ranks. Mostly all are in that step, and one answer is due.
+ */
+static void check_step(const struct harness_emulation *e, uint32_t step, uint32_t *at_step,
+                       uint64_t *hash, struct harness_findings *out)
+{
+    struct alarm due = {.rank = -1};
+    bool is_known = false;
+    bool is_common = false;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        if (!is_common || at_step[r] != step) {
+            is_known = find_steps(e, r, step, at_step) && work_out(e, at_step, hash, &due);
+            is_common = is_known;
+            for (uint32_t q = 0; q < e->world; q++) {
+                is_common = is_common && at_step[q] == step;
+            }
+        }
+        if (is_known) {
+            check_rank(e, r, step, &due, out);
+        }
+    }
+}
+
 ddp_status harness_check_drift(const struct harness_emulation *e, struct harness_findings *out,
                                struct ddp_err *err)
 {
     const uint32_t every = e->input->plan->job.drift_every;
     uint64_t *hash = every == 0 ? NULL : ddp_mem_array(e->mem, e->world, sizeof(*hash));
-    struct alarm due;
+    uint32_t *at_step = every == 0 ? NULL : ddp_mem_array(e->mem, e->world, sizeof(*at_step));
+    const bool is_room = hash != NULL && at_step != NULL;
 
-    if (every == 0) {
-        return DDP_OK;
-    }
-    if (hash == NULL) {
-        return ddp_err_set(err, DDP_E_NOMEM, "no memory to check the drift alarm");
-    }
-    for (uint32_t step = e->start_step; step < e->end_step; step++) {
-        const bool is_judged = (step + 1) % every == 0 && work_out(e, step, hash, &due);
-
-        for (uint32_t r = 0; is_judged && r < e->world; r++) {
-            check_rank(e, r, step, &due, out);
+    for (uint32_t step = e->start_step; is_room && step < e->end_step; step++) {
+        if ((step + 1) % every == 0) {
+            check_step(e, step, at_step, hash, out);
         }
     }
+    ddp_mem_free(e->mem, at_step);
     ddp_mem_free(e->mem, hash);
-    return DDP_OK;
+    return every == 0 || is_room
+               ? DDP_OK
+               : ddp_err_set(err, DDP_E_NOMEM, "no memory to check the drift alarm");
 }

@@ -344,6 +344,7 @@ ddp_status harness_check_model(const struct harness_emulation *e, struct harness
             harness_findings_add(out, &finding);
         }
     }
+    harness_model_check_buffers(e, out);
     harness_model_check_config(e, out);
     check_lists(e, out);
     if (out->count == before) {

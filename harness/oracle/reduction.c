@@ -80,10 +80,22 @@ static uint64_t recorded_map(const struct harness_emulation *e, const struct har
                : 0;
 }
 
-/* Ranks whose used map in a step is not the reference's; if there are none, those that got another
- * one out than the sum. map: int32[2][params.count] */
+/* The rank, which has data for it, posted this operation in another step, or for others once its
+ * data had ended: it has left one out, and its map is not of this step. */
+static bool is_of_other_step(const struct harness_emulation *e, const struct harness_op *op,
+                             uint32_t rank)
+{
+    const struct harness_trace_event *post =
+        harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, op->seq);
+
+    return post != NULL &&
+           (post->entry.step != (uint32_t)op->step || post->entry.phase == DDP_PHASE_JOIN);
+}
+
+/* Ranks whose used map in a step is not the reference's (*out_is_sent); if there are none, those
+ * that got another one out than the sum. map: int32[2][params.count] */
 static void compare_maps(const struct harness_emulation *e, const struct harness_op *op,
-                         int32_t *map, struct harness_rank_set *wrong)
+                         int32_t *map, struct harness_rank_set *wrong, bool *out_is_sent)
 {
     const size_t k = (size_t)op->step - e->start_step;
     int32_t *total = map + e->params.count;
@@ -99,13 +111,15 @@ static void compare_maps(const struct harness_emulation *e, const struct harness
             total[p] += map[p];
         }
         /* PyTorch's joined ranks send the map as the last reduction left it. */
-        if (!is_active && e->input->plan->job.semantics != HARNESS_SEMANTICS_STRICT) {
+        if ((!is_active && e->input->plan->job.semantics != HARNESS_SEMANTICS_STRICT) ||
+            (is_active && is_of_other_step(e, op, r))) {
             is_total_known = false;
         } else if (got != 0 && got != map_hash(e, map)) {
             harness_rank_set_add(wrong, r);
             is_total_known = false;
         }
     }
+    *out_is_sent = !harness_rank_set_is_empty(wrong);
     for (uint32_t r = 0; is_total_known && r < e->world; r++) {
         const uint64_t got = recorded_map(e, op, r, DDP_EVENT_COLL_DONE);
 
@@ -142,8 +156,9 @@ static void check_used_map(const struct harness_emulation *e, const struct harne
     struct harness_rank_set wrong = harness_rank_set_in(ddp_mem_pool_mem(e->sets));
     struct harness_finding finding;
     char ranks[96];
+    bool is_sent;
 
-    compare_maps(e, op, map, &wrong);
+    compare_maps(e, op, map, &wrong, &is_sent);
     if (harness_rank_set_is_empty(&wrong)) {
         return;
     }
@@ -151,6 +166,7 @@ static void check_used_map(const struct harness_emulation *e, const struct harne
                          HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE);
     finding.culprits = wrong;
     finding.step = op->step;
+    finding.stage = is_sent ? HARNESS_STAGE_INPUT : HARNESS_STAGE_OUTPUT;
     finding.op = (struct harness_finding_op){true, op->seq,        op->kind, op->role,
                                              -1,   op->elem_count, op->index};
     add_decided(e, op, &finding);

@@ -51,7 +51,13 @@ bool harness_buffers_are_known(const struct harness_emulation *emulation, uint32
  * that comparison. */
 void harness_subject_set_comparison(const struct harness_emulation *emulation, uint64_t seq,
                                     struct harness_finding *finding);
-/* Ranks that wrapped their models with other options than planned (oracle model). */
+/* survivors.c: the parameters and buffers with which survivors of a loss go on are the emulation's,
+ * so that what their passes make of the buffers is known. True where nobody was lost. */
+bool harness_survivors_know_buffers(const struct harness_emulation *emulation);
+/* Ranks that wrapped models with other buffers, or with other options, than planned (oracle model).
+ */
+void harness_model_check_buffers(const struct harness_emulation *emulation,
+                                 struct harness_findings *out);
 void harness_model_check_config(const struct harness_emulation *emulation,
                                 struct harness_findings *out);
 /* The rank ended with an error of its own and lost nobody before: it closed its connections, though

@@ -242,19 +242,28 @@ static bool find_tensor(const struct harness_emulation *e, uint32_t index,
     return i == e->slot_count * e->params.count;
 }
 
+/* What the rank handed out with this operation is part of the state, and not the emulation's. */
+static bool is_other_state(const struct harness_emulation *e, uint32_t rank,
+                           const struct harness_trace_event *post)
+{
+    const struct ddp_event_op op = ddp_event_op_unpack(post->entry.arg[1]);
+    struct harness_tensor tensor;
+    char salt[64];
+
+    (void)snprintf(salt, sizeof(salt), "%s/%u", ddp_coll_role_name(op.role), op.index);
+    return op.role == DDP_ROLE_STATE && op.root == rank && post->entry.arg[4] != 0 &&
+           find_tensor(e, op.index, &tensor) && tensor.elem_count == post->entry.arg[2] &&
+           ddp_hash_tensor(tensor.data, tensor.size_bytes, ddp_hash_text(salt), NULL) !=
+               post->entry.arg[4];
+}
+
 static void check_sent(const struct harness_emulation *e, uint32_t rank,
                        const struct harness_trace_event *post, struct harness_findings *out)
 {
     const struct ddp_event_op op = ddp_event_op_unpack(post->entry.arg[1]);
-    struct harness_tensor tensor;
     struct harness_finding finding;
-    char salt[64];
 
-    (void)snprintf(salt, sizeof(salt), "%s/%u", ddp_coll_role_name(op.role), op.index);
-    if (op.role != DDP_ROLE_STATE || op.root != rank || post->entry.arg[4] == 0 ||
-        !find_tensor(e, op.index, &tensor) || tensor.elem_count != post->entry.arg[2] ||
-        ddp_hash_tensor(tensor.data, tensor.size_bytes, ddp_hash_text(salt), NULL) ==
-            post->entry.arg[4]) {
+    if (!is_other_state(e, rank, post)) {
         return;
     }
     harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_STALE, HARNESS_ORACLE_SURVIVORS,
@@ -270,6 +279,27 @@ static void check_sent(const struct harness_emulation *e, uint32_t rank,
                    op.index < e->params.count ? e->params.items[op.index].name : "another part",
                    e->input->restored_step);
     harness_subject_merge(&finding, out);
+}
+
+bool harness_survivors_know_buffers(const struct harness_emulation *e)
+{
+    if (e->input->start == NULL || !e->input->start->is_taken) {
+        return true;
+    }
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_COLL_POST, &count);
+
+        for (size_t i = 0; i < count; i++) {
+            if (ddp_event_op_unpack(list[i]->entry.arg[1]).index <
+                    e->params.count + e->buffers.count &&
+                is_other_state(e, r, list[i])) {
+                return false;
+            }
+        }
+    }
+    return true;
 }
 
 ddp_status harness_check_survivors(const struct harness_emulation *e, struct harness_findings *out,

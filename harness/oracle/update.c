@@ -135,6 +135,47 @@ static uint64_t expected_hash(const struct harness_emulation *e, enum ddp_event 
                : 0;
 }
 
+/* The rank got, in all broadcasts of buffers of a step, what their root put in. */
+static bool has_got_buffers(const struct harness_emulation *e, uint32_t rank, uint32_t step)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_in_step(&e->index, rank, DDP_EVENT_COLL_DONE, step, &count);
+    bool is_any = false;
+
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *done = list[i]->entry.arg;
+        const struct ddp_event_op op = ddp_event_op_unpack(done[1]);
+        const struct harness_trace_event *sent =
+            op.root < e->world
+                ? harness_index_with_seq(&e->index, op.root, DDP_EVENT_COLL_POST, done[0])
+                : NULL;
+
+        if (op.role != DDP_ROLE_BUFFER_SYNC) {
+            continue;
+        }
+        if (sent == NULL || sent->entry.arg[1] != done[1] || sent->entry.arg[4] == 0 ||
+            sent->entry.arg[4] != done[4]) {
+            return false;
+        }
+        is_any = true;
+    }
+    return is_any;
+}
+
+/* Of a step that is not emulated, since it was broken off: what a rank has that got them as they
+ * were sent; 0: no rank did. */
+static uint64_t handed_out_hash(const struct harness_emulation *e, uint32_t step,
+                                const uint64_t *hashes)
+{
+    for (uint32_t r = 0; r < e->world; r++) {
+        if (hashes[r] != 0 && has_got_buffers(e, r, step)) {
+            return hashes[r];
+        }
+    }
+    return 0;
+}
+
 /* Compare one subject in one step over all ranks. */
 static bool is_split(const struct harness_emulation *e, enum ddp_event kind, uint32_t step,
                      uint32_t subject, struct split *out, uint64_t *hashes)
@@ -156,6 +197,9 @@ static bool is_split(const struct harness_emulation *e, enum ddp_event kind, uin
     }
     if (step >= e->start_step && step < e->end_step) {
         expected = expected_hash(e, kind, step - e->start_step, subject, hashes);
+    }
+    if (expected == 0 && kind == DDP_EVENT_BUFFER_SYNCED) {
+        expected = handed_out_hash(e, step, hashes);
     }
     right = right_hash(hashes, e->world, expected);
     *out = (struct split){.is_set = true,

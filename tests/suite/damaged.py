@@ -1,7 +1,7 @@
 """What ddprove says of damaged records is what tests/data/damaged.txt has. Some runs are recorded in the simulator; then, for
 every kind of line of a trace, lines are taken out, written twice, moved, altered in each of their arguments, or made
 unreadable. Each damage is judged as it would lie there if the recorder had written so: events are numbered anew and the
-seals are right, so that not they speak but who needs the evidence. suite.evidence asks that no such record passes; here it
+seals are right, so that not they speak but who needs the evidence. The dumped schedules are damaged in the same way. suite.evidence asks that no such record passes; here it
 is compared who says what.
 
 Usage: damaged.py DDPROVE ROOT OUT FILE [--write]
@@ -23,6 +23,7 @@ import said
 # (scenario, its first cell's settings)
 RUNS = [("equivalence/combined", []), ("unused/by_rank", []), ("uneven/join_checkpoint", []), ("value/lost", []),
         ("mismatch/count", []), ("mismatch/message", []), ("crash/sigkill_in_allreduce", ["job.ranks=3"])]
+SCHEDULES = ("equivalence/combined", "value/lost")  # whose dumped schedules are damaged, too
 EVENT = re.compile(r" *\d+ r(\d+)#(\d+) +\d+\.\d+ +\S+ +(\S+)(.*)")
 OWN = re.compile(r" *\d+ h (\S+)(.*)")
 ARGUMENT = re.compile(r"([a-z_0-9]+)=(\S*)")
@@ -125,6 +126,41 @@ def damages(lines, is_text):
     yield "cut short", lines[:len(lines) // 2]
 
 
+def damaged_schedules(text):
+    """[(what, text)] of a rank's dumped schedules."""
+    lines = text.splitlines()
+    for kind in ("schedule", "send", "recv", "recv_reduce", "copy"):
+        at = next((at for at, line in enumerate(lines) if kind in line.split()[:3]), None)
+        if at is None:
+            continue
+        yield f"one {kind} less", lines[:at] + lines[at + 1:]
+        yield f"one {kind} twice", lines[:at + 1] + lines[at:]
+        for found in re.finditer(r"(\w+)=(?:\w+:)?(?:\d+\+)?(\d+)( |$)", lines[at]):
+            now = lines[at][:found.start(2)] + str(int(found.group(2)) + 1) + lines[at][found.end(2):]
+            yield f"{kind} {found.group(1)} altered", lines[:at] + [now] + lines[at + 1:]
+    yield "cut short", lines[:len(lines) // 2]
+    yield "empty", []
+
+
+def with_schedules(folder, lines):
+    """The lines of a trace with the digest of the dumped schedules that lie in the folder."""
+    digest, size_bytes, names = 0, 0, sorted(os.listdir(os.path.join(folder, "schedules")))
+    for name in names:
+        with open(os.path.join(folder, "schedules", name), "rb") as file:
+            data = file.read()
+        digest = Seal.library.XXH3_64bits_withSeed(data, len(data), digest)
+        size_bytes += len(data)
+    return [re.sub(r"(h files name=schedules) .*", rf"\1 count={len(names)} bytes={size_bytes} digest={digest:016x}", line)
+            for line in lines]
+
+
+def put(path, lines):
+    """A file in the place of a hard link."""
+    os.remove(path)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("".join(line + "\n" for line in lines))
+
+
 def record(program, root, out):
     """Record, and damage: [(name of a folder, what)] in the order in which they are judged."""
     shutil.rmtree(out, ignore_errors=True)
@@ -143,11 +179,17 @@ def record(program, root, out):
         for what, damaged in damages(lines, scenario == RUNS[0][0]):
             name = f"{len(made):05d}"
             shutil.copytree(folder, os.path.join(out, "damaged", name), copy_function=os.link)
-            path = os.path.join(out, "damaged", name, "trace.txt")
-            os.remove(path)
-            with open(path, "w", encoding="utf-8") as file:
-                file.write("\n".join(damaged if what == "cut short" else sealed(damaged)) + "\n")
+            put(os.path.join(out, "damaged", name, "trace.txt"), damaged if what == "cut short" else sealed(damaged))
             made.append((name, f"{run_id}, {what}"))
+        with open(os.path.join(folder, "schedules", "rank1.txt"), encoding="utf-8") as file:
+            dumped = file.read()
+        for what, damaged in damaged_schedules(dumped) if scenario in SCHEDULES else []:
+            name = f"{len(made):05d}"
+            to = os.path.join(out, "damaged", name)
+            shutil.copytree(folder, to, copy_function=os.link)
+            put(os.path.join(to, "schedules", "rank1.txt"), damaged)
+            put(os.path.join(to, "trace.txt"), sealed(with_schedules(to, lines)))
+            made.append((name, f"{run_id}, schedules: {what}"))
     return made
 
 
