@@ -193,6 +193,14 @@ bool harness_watch_has_given_up(const struct harness_watch *watch, uint32_t rank
 /* These ranks that did not come. */
 void harness_watch_find_given_up(const struct harness_watch *watch, struct harness_findings *out);
 
+/* lane.c */
+/* The rank's device has come to a call and to others that were launched together with it, on the
+ * same stream; in which of them it is does not show. The first one of its waits from `from` on that
+ * is for such a call, and that a member is sure to lack, so that the device may be in that one;
+ * wait_count: there is none. */
+uint32_t harness_watch_next_before(const struct harness_watch *watch, uint32_t rank,
+                                   const struct harness_watch_wait *wait, uint32_t from);
+
 /* blocked.c */
 /* How far a rank is with a call. Of calls that threads make, a post begins them. */
 enum harness_watch_reach {
@@ -224,14 +232,6 @@ bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
  * that it has come to it. */
 bool harness_watch_is_complete(const struct harness_watch *watch,
                                const struct harness_watch_wait *wait);
-/* Add the ranks that no rank can set free any more: all of their threads wait, and each for one of
- * these, or a stream does. is_presumed: threads that show no wait count as waiting for those of the
- * rank that do, and for its streams. */
-void harness_watch_find_stuck(const struct harness_watch *watch, bool is_presumed,
-                              struct harness_rank_set *out);
-/* Of such ranks: no other thread of theirs can come, they have no device, and none of their calls
- * can end before all its members have come to it. */
-bool harness_watch_is_sure(const struct harness_watch *watch, const struct harness_rank_set *stuck);
 /* The call waits for this rank to come to it. */
 bool harness_watch_is_missing(const struct harness_watch *watch,
                               const struct harness_watch_wait *wait, uint32_t other);
@@ -244,6 +244,15 @@ uint64_t harness_watch_count_come(const struct harness_watch *watch,
 /* The process has ended. */
 bool harness_watch_is_gone(const struct harness_watch *watch, uint32_t rank);
 
+/* stuck.c */
+/* Add the ranks that no rank can set free any more: all of their threads wait, and each for one of
+ * these, or a stream does. is_presumed: threads that show no wait count as waiting for those of the
+ * rank that do, and for its streams. */
+void harness_watch_find_stuck(const struct harness_watch *watch, bool is_presumed,
+                              struct harness_rank_set *out);
+/* Of such ranks: no other thread of theirs can come, they have no device, and none of their calls
+ * can end before all its members have come to it. */
+bool harness_watch_is_sure(const struct harness_watch *watch, const struct harness_rank_set *stuck);
 /* Of ranks that hold each other, those that some other one of them waits for. The rest wait too,
  * and could all go on if these did. */
 void harness_watch_find_circle(const struct harness_watch *watch,
