@@ -248,6 +248,31 @@ static enum harness_verdict stillness_of(const struct harness_watch *watch, uint
                                                 : HARNESS_VERDICT_HANG_HOST;
 }
 
+/* All that is left waits, and for whom is not seen. */
+static void find_all_waiting(const struct harness_watch *watch, struct harness_findings *out)
+{
+    struct harness_rank_set culprits = harness_rank_set_in(out->mem);
+    struct harness_finding finding;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (harness_watch_is_waiting(watch, r)) {
+            harness_rank_set_add(&culprits, r);
+        }
+    }
+    if (harness_rank_set_is_empty(&culprits)) {
+        return;
+    }
+    harness_watch_begin(watch, HARNESS_VERDICT_HANG_CYCLE, HARNESS_MODE_BUDGET,
+                        harness_rank_set_at(&culprits, 0), out, &finding);
+    finding.culprits = culprits;
+    harness_watch_say(
+        &finding, "rank %s waits, for whom is not seen of each, and nothing has moved for %.1f s",
+        harness_rank_set_text(&culprits, ranks), (double)(watch->now_ns - watch->change_ns) / 1e9);
+    say_waits(watch, &culprits, &finding);
+    harness_findings_add(out, &finding);
+}
+
 /* Nobody posts, waits for others, announces a step or ends: not even the first time. First what is
  * sure to be wrong; that a rank which was done lives on counts if there is nothing else. */
 static void find_still(const struct harness_watch *watch, const struct harness_watch_limits *limits,
@@ -288,6 +313,7 @@ static void find_still(const struct harness_watch *watch, const struct harness_w
             return;
         }
     }
+    find_all_waiting(watch, out);
 }
 
 void harness_watch_analyse(struct harness_watch *watch, const struct harness_watch_limits *limits,

@@ -21,6 +21,8 @@ extern "C" {
 /* A rank has posted the same as the others, in an earlier step: nobody waits for that, and its next
  * call, which a step's computation may stand before, tells what it is. */
 #define HARNESS_WATCH_UPDATE_HOLD_NS UINT64_C(1000000000)
+/* Who asks whether a request is done counts as waiting for so long after it has. */
+#define HARNESS_WATCH_POLL_NS UINT64_C(1000000000)
 /* Waits without a way out count after this long: a thread that has made no call yet might come, and
  * a call that not all must come to may be just about to end. */
 #define HARNESS_WATCH_CYCLE_HOLD_NS UINT64_C(1500000000)

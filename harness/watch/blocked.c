@@ -105,7 +105,8 @@ static bool is_awaited(const struct harness_watch *watch, const struct harness_w
         return false;
     }
     if (self->is_detached || (self->state == HARNESS_WATCH_EXITED && self->code == 0)) {
-        return is_one && harness_watch_unchanged_ns(watch) >= HARNESS_WATCH_CYCLE_HOLD_NS &&
+        return is_one && wait->is_polled == 0 &&
+               harness_watch_unchanged_ns(watch) >= HARNESS_WATCH_CYCLE_HOLD_NS &&
                watch->now_ns >= self->alive_ns + HARNESS_WATCH_CYCLE_HOLD_NS;
     }
     return true;
@@ -196,7 +197,7 @@ bool harness_watch_is_kept(const struct harness_watch *watch, uint32_t rank)
     if (!harness_watch_is_waiting(watch, rank)) {
         return false;
     }
-    if (watch->ranks[rank].thread_wait_count > 0) {
+    if (watch->ranks[rank].waits[0].lane == 0) { /* threads come first */
         return true;
     }
     for (uint32_t r = 0; r < watch->world_size; r++) {

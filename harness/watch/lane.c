@@ -72,7 +72,6 @@ void harness_watch_read_lanes(struct harness_watch *watch, uint32_t rank)
 {
     struct harness_watch_rank *self = &watch->ranks[rank];
 
-    self->thread_wait_count = self->wait_count;
     for (uint32_t i = 0; self->has_device && i < GUEST_LANES_MAX; i++) {
         read_lane(watch, rank, i);
         self->wait_count += lane_wait(watch, rank, i, &self->waits[self->wait_count]);
@@ -106,7 +105,7 @@ uint32_t harness_watch_next_before(const struct harness_watch *watch, uint32_t r
          i < self->wait_count; i++) {
         const struct harness_watch_wait *other = &self->waits[i];
 
-        if (other->lane != lane &&
+        if (other->lane != 0 && other->lane != lane &&
             self->lanes[other->lane - 1].stream == self->lanes[lane - 1].stream &&
             lacks_somebody(watch, other)) {
             return i;

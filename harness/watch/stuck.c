@@ -20,7 +20,8 @@ static bool is_stream_stuck(const struct hopeless *self, uint32_t rank, uint64_t
     const struct harness_watch_rank *of = &self->watch->ranks[rank];
 
     for (uint32_t i = of->thread_wait_count; i < of->wait_count; i++) {
-        if (is_hopeless(self, rank, i) && of->lanes[of->waits[i].lane - 1].stream == stream) {
+        if (of->waits[i].lane != 0 && is_hopeless(self, rank, i) &&
+            of->lanes[of->waits[i].lane - 1].stream == stream) {
             return true;
         }
     }
@@ -157,7 +158,7 @@ void harness_watch_find_stuck(const struct harness_watch *watch, bool is_presume
 
         is_stuck = is_held(&self, r);
         for (uint32_t i = of->thread_wait_count; i < of->wait_count; i++) {
-            is_stuck = is_stuck || is_hopeless(&self, r, i);
+            is_stuck = is_stuck || (of->waits[i].lane != 0 && is_hopeless(&self, r, i));
         }
         if (is_stuck) {
             harness_rank_set_add(out, r);
