@@ -146,7 +146,7 @@ static enum harness_mode find_stuck(const struct harness_watch *watch,
     return HARNESS_MODE_PROVABLE;
 }
 
-/* What the finding's culprits have not come to. */
+/* What the finding's culprits have not come to, or one came to in place of what was due. */
 static void say_missed(const struct harness_watch *watch, const struct harness_watch_wait *missed,
                        struct harness_finding *finding)
 {
@@ -154,11 +154,19 @@ static void say_missed(const struct harness_watch *watch, const struct harness_w
     const struct harness_watch_call *call = harness_watch_any_call(watch, group, missed->seq);
     struct ddp_text text;
     char ranks[HARNESS_RANKS_TEXT_BYTES];
+    const struct harness_watch_rank *first =
+        &watch->ranks[harness_rank_set_at(&finding->culprits, 0)];
+    bool is_one_more = false;
 
+    for (uint32_t w = 0; w < first->thread_wait_count; w++) {
+        is_one_more = is_one_more || (first->waits[w].group == missed->group &&
+                                      first->waits[w].seq == missed->seq);
+    }
     ddp_text_init(&text, watch->mem);
     harness_watch_print_call(group, missed->seq, call, &text);
-    harness_watch_say(finding, ", as rank %s has not come to %s",
-                      harness_rank_set_text(&finding->culprits, ranks), ddp_text_str(&text));
+    harness_watch_say(
+        finding, is_one_more ? ", as rank %s went on to %s" : ", as rank %s has not come to %s",
+        harness_rank_set_text(&finding->culprits, ranks), ddp_text_str(&text));
     ddp_text_fini(&text);
     harness_watch_set_op(group, missed->seq, call, finding);
 }

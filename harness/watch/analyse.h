@@ -285,10 +285,15 @@ uint32_t harness_watch_find_camps(const struct harness_watch *watch,
 uint32_t harness_watch_pick_right(const struct harness_watch *watch,
                                   const struct harness_watch_group *group, uint64_t seq,
                                   const struct harness_watch_camp *camps, uint32_t count);
+/* A communicator that was split from another one together with this one, and of which all earlier
+ * calls were like this one's, has not posted its call of this number: it may tell who is right. */
+bool harness_watch_may_siblings_tell(const struct harness_watch *watch,
+                                     const struct harness_watch_group *group, uint64_t seq);
 
 /* peers.c */
 /* Of a circle among ranks that hold each other: the one that left out a call which all others
- * posted behind the same calls. False: there is no telling. *out: that call. */
+ * posted behind the same calls, or posted one where others went on as it used to do. False: there
+ * is no telling. *out: that call. */
 bool harness_watch_find_odd(struct harness_watch *watch, const struct harness_rank_set *stuck,
                             const struct harness_rank_set *circle, uint32_t *out_rank,
                             struct harness_watch_wait *out);
