@@ -52,6 +52,7 @@ enum guest_point {
     X(STOP, "stop", "nanoseconds until ddprove lets it go on, or 0") \
     X(HANG, "hang", "")                                              \
     X(DELAY, "delay", "nanoseconds")                                 \
+    X(UNTIL, "until", "number of the fault that is waited for")      \
     X(SKIP, "skip", "")                                              \
     X(TWICE, "dup", "")                                              \
     X(ELEMS, "count", "elements")                                    \

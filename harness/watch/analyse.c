@@ -171,6 +171,17 @@ static void say_missed(const struct harness_watch *watch, const struct harness_w
     harness_watch_set_op(group, missed->seq, call, finding);
 }
 
+/* The call that it lacks may be of a step that it has not come to. */
+static void date_stray(const struct harness_watch *watch, uint32_t rank,
+                       struct harness_finding *finding)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    if (self->step_count > 0 && (int64_t)self->step < finding->step) {
+        finding->step = (int32_t)self->step;
+    }
+}
+
 static void find_cycle(struct harness_watch *watch, const struct harness_watch_limits *limits,
                        struct harness_findings *out)
 {
@@ -204,6 +215,7 @@ static void find_cycle(struct harness_watch *watch, const struct harness_watch_l
         harness_watch_say(&finding, "ranks %s wait for each other in a circle",
                           harness_rank_set_text(&stuck, ranks));
         say_missed(watch, &missed, &finding);
+        date_stray(watch, harness_rank_set_at(&strays, 0), &finding);
     }
     for (uint32_t i = 0; i < harness_rank_set_count(&stuck); i++) {
         if (!harness_rank_set_has(&finding.culprits, harness_rank_set_at(&stuck, i))) {

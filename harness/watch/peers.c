@@ -244,8 +244,7 @@ static bool says_one_more(const struct harness_watch *watch, const struct list *
            !is_own_way(self, at - 1, other->posts[own + 1].group);
 }
 
-/* How many ranks say that a call which the rank waits in, and nobody else has posted, is one too
- * many. *out: that call. */
+/* How many ranks say that a call which the rank waits in was not due. *out: that call. */
 static uint32_t count_saying_one_more(const struct harness_watch *watch, const struct list *lists,
                                       uint32_t rank, struct harness_watch_wait *out)
 {
@@ -257,7 +256,7 @@ static uint32_t count_saying_one_more(const struct harness_watch *watch, const s
         uint32_t count = 0;
 
         if (at == 0 || at == lists[rank].count || is_message(&lists[rank], at - 1) ||
-            is_end(&lists[rank], at - 1, at) || harness_watch_count_come(watch, wait) != 1) {
+            is_end(&lists[rank], at - 1, at)) {
             continue;
         }
         for (uint32_t r = 0; r < watch->world_size; r++) {
