@@ -195,14 +195,6 @@ bool harness_watch_has_given_up(const struct harness_watch *watch, uint32_t rank
 /* These ranks that did not come. */
 void harness_watch_find_given_up(const struct harness_watch *watch, struct harness_findings *out);
 
-/* lane.c */
-/* The rank's device has come to a call and to others that were launched together with it, on the
- * same stream; in which of them it is does not show. The first one of its waits from `from` on that
- * is for such a call, and that a member is sure to lack, so that the device may be in that one;
- * wait_count: there is none. */
-uint32_t harness_watch_next_before(const struct harness_watch *watch, uint32_t rank,
-                                   const struct harness_watch_wait *wait, uint32_t from);
-
 /* blocked.c */
 /* How far a rank is with a call. Of calls that threads make, a post begins them. */
 enum harness_watch_reach {
@@ -214,6 +206,12 @@ enum harness_watch_reach {
 };
 enum harness_watch_reach harness_watch_reach_of(const struct harness_watch *watch, uint32_t rank,
                                                 size_t group, uint64_t seq);
+/* The rank's device has come to a call and to others that were launched together with it, on the
+ * same stream; in which of them it is does not show. The first one of its waits from `from` on that
+ * is for such a call, and that a member is sure to lack, so that the device may be in that one;
+ * wait_count: there is none. */
+uint32_t harness_watch_next_before(const struct harness_watch *watch, uint32_t rank,
+                                   const struct harness_watch_wait *wait, uint32_t from);
 /* Some thread or stream of the rank waits. */
 bool harness_watch_is_waiting(const struct harness_watch *watch, uint32_t rank);
 /* What keeps a rank from going on is others: a thread waits, or a stream for a rank that is missing

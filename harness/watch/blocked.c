@@ -50,6 +50,42 @@ enum harness_watch_reach harness_watch_reach_of(const struct harness_watch *watc
                              : HARNESS_WATCH_POSTED;
 }
 
+/* Some member's device has not come to the call for sure. */
+static bool lacks_somebody(const struct harness_watch *watch, const struct harness_watch_wait *wait)
+{
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (watch->groups[wait->group].members[r].is_there &&
+            harness_watch_reach_of(watch, r, wait->group, wait->seq) < HARNESS_WATCH_BEGUN) {
+            return true;
+        }
+    }
+    return false;
+}
+
+uint32_t harness_watch_next_before(const struct harness_watch *watch, uint32_t rank,
+                                   const struct harness_watch_wait *wait, uint32_t from)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+    const struct harness_watch_call *call =
+        harness_watch_call_at(&watch->groups[wait->group].members[rank], wait->seq);
+    const uint32_t lane = call != NULL ? call->lane : 0;
+
+    if (lane == 0) {
+        return self->wait_count;
+    }
+    for (uint32_t i = from > self->thread_wait_count ? from : self->thread_wait_count;
+         i < self->wait_count; i++) {
+        const struct harness_watch_wait *other = &self->waits[i];
+
+        if (other->lane != 0 && other->lane != lane &&
+            self->lanes[other->lane - 1].stream == self->lanes[lane - 1].stream &&
+            lacks_somebody(watch, other)) {
+            return i;
+        }
+    }
+    return self->wait_count;
+}
+
 /* A call that the device was seen to begin and not to end. */
 static bool is_left_open(const struct harness_watch *watch, uint32_t rank,
                          const struct harness_watch_wait *wait)

@@ -1,5 +1,4 @@
 /* How far devices are with the calls that ranks have given them. */
-#include "harness/watch/analyse.h"
 #include "harness/watch/read.h"
 
 void harness_watch_take_launch(struct harness_watch *watch, uint32_t rank,
@@ -76,40 +75,4 @@ void harness_watch_read_lanes(struct harness_watch *watch, uint32_t rank)
         read_lane(watch, rank, i);
         self->wait_count += lane_wait(watch, rank, i, &self->waits[self->wait_count]);
     }
-}
-
-/* Some member's device has not come to the call for sure. */
-static bool lacks_somebody(const struct harness_watch *watch, const struct harness_watch_wait *wait)
-{
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        if (watch->groups[wait->group].members[r].is_there &&
-            harness_watch_reach_of(watch, r, wait->group, wait->seq) < HARNESS_WATCH_BEGUN) {
-            return true;
-        }
-    }
-    return false;
-}
-
-uint32_t harness_watch_next_before(const struct harness_watch *watch, uint32_t rank,
-                                   const struct harness_watch_wait *wait, uint32_t from)
-{
-    const struct harness_watch_rank *self = &watch->ranks[rank];
-    const struct harness_watch_call *call =
-        harness_watch_call_at(&watch->groups[wait->group].members[rank], wait->seq);
-    const uint32_t lane = call != NULL ? call->lane : 0;
-
-    if (lane == 0) {
-        return self->wait_count;
-    }
-    for (uint32_t i = from > self->thread_wait_count ? from : self->thread_wait_count;
-         i < self->wait_count; i++) {
-        const struct harness_watch_wait *other = &self->waits[i];
-
-        if (other->lane != 0 && other->lane != lane &&
-            self->lanes[other->lane - 1].stream == self->lanes[lane - 1].stream &&
-            lacks_somebody(watch, other)) {
-            return i;
-        }
-    }
-    return self->wait_count;
 }
