@@ -69,16 +69,35 @@ static bool is_behind(const struct hopeless *self, uint32_t rank,
     return call != NULL && is_stream_stuck(self, rank, of->lanes[call->lane - 1].stream);
 }
 
-/* The same of one that it has launched together with such a call. */
+/* Some rank is sure to be missing from what the wait is for, and will not come to it. What may only
+ * be so does not count here: such waits would hold each other up, and nothing else them. */
+static bool is_hopeless_for_sure(const struct hopeless *self, const struct harness_watch_wait *wait)
+{
+    for (uint32_t r = 0; r < self->watch->world_size; r++) {
+        const enum harness_watch_reach reach =
+            harness_watch_reach_of(self->watch, r, wait->group, wait->seq);
+
+        if (!harness_watch_is_gone(self->watch, r) && reach < HARNESS_WATCH_BEGUN &&
+            harness_watch_is_missing(self->watch, wait, r) &&
+            (reach == HARNESS_WATCH_LAUNCHED ? is_behind(self, r, wait) : is_held(self, r))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A call that the rank has launched together with one that will not end. */
 static bool is_beside(const struct hopeless *self, uint32_t rank,
                       const struct harness_watch_wait *wait)
 {
+    const struct harness_watch_rank *of = &self->watch->ranks[rank];
     uint32_t i = harness_watch_next_before(self->watch, rank, wait, 0);
 
-    while (i < self->watch->ranks[rank].wait_count && !is_hopeless(self, rank, i)) {
+    while (i < of->wait_count &&
+           (!is_hopeless(self, rank, i) || !is_hopeless_for_sure(self, &of->waits[i]))) {
         i = harness_watch_next_before(self->watch, rank, wait, i + 1);
     }
-    return i < self->watch->ranks[rank].wait_count;
+    return i < of->wait_count;
 }
 
 /* The rank is missing from the call, and will not come to it. */
