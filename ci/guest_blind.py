@@ -163,11 +163,21 @@ def draw(seed, number, names):
     action = prng.choice(sorted(ACTIONS))
     signal = prng.choice(("SIGKILL", "SIGTERM", "SIGSEGV"))
     other_root = prng.randrange(1, ranks)
-    is_alone = call.comm == "ncclCommSplit" and (ranks + 1 - rank % 2) // 2 == 1
+    is_alone = members_of({"ranks": ranks, "rank": rank, "call": call}) == 1
     if name in names and not is_alone and is_possible(name, call, point, action):
         return {"program": name, "steps": steps, "ranks": ranks, "rank": rank, "call": call, "hit": hit, "point": point,
                 "action": action, "signal": signal, "root": other_root, "number": number}
     return None
+
+
+def members_of(case):
+    """How many ranks are in the call's communicator."""
+    ranks, rank = case["ranks"], case["rank"]
+    if case["call"].comm == "ncclCommSplit":  # even ones, and odd ones
+        return (ranks + 1 - rank % 2) // 2
+    if case["call"].comm == "MPI_Comm_split":  # pairs
+        return min(2, ranks - rank // 2 * 2)
+    return ranks
 
 
 def is_possible(name, call, point, action):
@@ -219,7 +229,9 @@ def judge_place(case, said):
     is_compared = case["ranks"] == 2 and verdict.startswith(("VALUE.", "DATA."))
     if culprit != [rank] and not is_compared and not (case["ranks"] == 2 and verdict.startswith("MISMATCH")):
         return "wrong", f"others are named too: {culprit}"
-    if not any(verdict.startswith(name) for name in wanted):
+    # Before the first update nothing is known of what it starts from.
+    is_first = step == 0 and call.point == "optimizer/updated"
+    if not any(verdict.startswith(name) for name in wanted + (("MISMATCH.MODEL",) if is_first else ())):
         return "wrong", f"called {verdict}"
     # Of a rank that goes no further, the step is that of the call that it owes.
     due = (step, step + 1) if action in STOPPING else (step + 1,) if action == "dup" else (step,)
@@ -243,15 +255,16 @@ def judge(case, said):
         return ("right", "") if action == "delay" else ("no effect" if harmless else "wrong", "nothing was found")
     if action == "delay":
         return "wrong", "a delay is no fault"
-    members = case["ranks"] if call.comm != "ncclCommSplit" else (case["ranks"] + 1 - rank % 2) // 2
-    is_unclear = members == 2 or case["hit"] < FEW
+    members = members_of(case)
+    is_unclear = members == 2 or case["hit"] <= FEW
     of_all = action in ("flip", "nan") or (action in ("zero", "double", "half") and
                                           (case["ranks"] == 2 or case["program"] == "python"))  # alike contributions
     if rank not in culprit and not (of_all and len(culprit) == 0):
         return "wrong", f"culprit {culprit}"
     if culprit != [rank] and not is_unclear and not of_all:
         return "wrong", f"others are named too: {culprit}"
-    if not any(verdict.startswith(name) for name in wanted):
+    # Of contributions that are alike, what is lost cannot be told from what is scaled.
+    if not any(verdict.startswith(name) for name in wanted + (("VALUE.CORRUPTED",) if of_all else ())):
         return "wrong", f"called {verdict}"
     if PROGRAMS[case["program"]][3] and call.has_step and case["point"] == "pre" and said["step"] != case["hit"] - 1:
         return "wrong", f"step {said['step']}"

@@ -70,6 +70,7 @@ static void arm_action(const struct harness_action *action, struct guest_fault *
         [HARNESS_ACTION_ABORT] = GUEST_ACTION_ABORT, [HARNESS_ACTION_STOP] = GUEST_ACTION_STOP,
         [HARNESS_ACTION_HANG] = GUEST_ACTION_HANG,   [HARNESS_ACTION_DELAY] = GUEST_ACTION_DELAY,
         [HARNESS_ACTION_SKIP] = GUEST_ACTION_SKIP,   [HARNESS_ACTION_DUP] = GUEST_ACTION_TWICE,
+        [HARNESS_ACTION_UNTIL] = GUEST_ACTION_UNTIL,
     };
 
     out->action = plain[action->kind];
@@ -85,6 +86,9 @@ static void arm_action(const struct harness_action *action, struct guest_fault *
         break;
     case HARNESS_ACTION_DELAY:
         out->value = action->delay_ms * 1000000u;
+        break;
+    case HARNESS_ACTION_UNTIL:
+        out->value = action->until_fault;
         break;
     case HARNESS_ACTION_SKIP:
         out->action = action->later > 0 ? GUEST_ACTION_LATER : GUEST_ACTION_SKIP;

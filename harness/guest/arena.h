@@ -20,7 +20,7 @@ extern "C" {
 
 #define GUEST_ARENA_VARIABLE "DDPROVE_ARENA"
 #define GUEST_ARENA_MAGIC    UINT64_C(0x31304e4552417044) /* "DpAREN01" */
-#define GUEST_ARENA_VERSION  9u
+#define GUEST_ARENA_VERSION  10u
 
 enum {
     GUEST_PAGE_BYTES = 4096,
@@ -52,6 +52,7 @@ enum guest_point {
     X(STOP, "stop", "nanoseconds until ddprove lets it go on, or 0") \
     X(HANG, "hang", "")                                              \
     X(DELAY, "delay", "nanoseconds")                                 \
+    X(UNTIL, "until", "number of the fault that is waited for")      \
     X(SKIP, "skip", "")                                              \
     X(TWICE, "dup", "")                                              \
     X(ELEMS, "count", "elements")                                    \
@@ -251,11 +252,13 @@ static inline int guest_wait_rank(uint64_t seq, int i)
 /* A thread of a rank that has made a call. */
 struct guest_thread {
     uint64_t change;
-    uint64_t tid;      /* of the system; 0: the place is free */
-    uint64_t comm;     /* the handle of the communicator it waits in; 0: it waits for nothing */
-    uint64_t seq;      /* and the call, or guest_wait_pack */
-    uint64_t enter_ns; /* since when */
-    uint64_t messages; /* how often it has waited for ranks since its last post */
+    uint64_t tid;       /* of the system; 0: the place is free */
+    uint64_t comm;      /* the handle of the communicator it waits in; 0: it waits for nothing */
+    uint64_t seq;       /* and the call, or guest_wait_pack */
+    uint64_t enter_ns;  /* since when */
+    uint64_t messages;  /* how often it has waited for ranks since its last post */
+    uint64_t polled_ns; /* it does not sit there but asks again and again whether that has come, and
+                           did so last at this time; 0: it sits */
 };
 
 /* A stream on which a device makes calls of a communicator. Their numbers rise, so two words that

@@ -86,26 +86,58 @@ void guest_call_show(struct ddprove_guest_call *call)
 }
 
 /* comm 0: nothing. */
-static void show(struct guest_thread *thread, uint32_t comm, uint64_t seq)
+static void show(struct guest_thread *thread, uint32_t comm, uint64_t seq, int is_polled)
 {
+    const uint64_t now_ns = guest_self_now_ns();
+
     guest_change_begin(&thread->change);
     guest_store(&thread->comm, comm);
     guest_store(&thread->seq, seq);
-    guest_store(&thread->enter_ns, guest_self_now_ns());
+    guest_store(&thread->enter_ns, now_ns);
+    guest_store(&thread->polled_ns, is_polled ? now_ns : 0);
     guest_change_end(&thread->change);
+}
+
+static struct guest_thread *thread_of(struct guest_page *page)
+{
+    const uint32_t place = page != NULL ? guest_self_thread(page) : GUEST_THREADS_MAX;
+
+    return place < GUEST_THREADS_MAX ? &page->threads[place] : NULL;
 }
 
 void guest_wait_show(uint32_t comm, uint64_t ranks)
 {
-    struct guest_page *page = guest_self_page();
-    const uint32_t place = page != NULL ? guest_self_thread(page) : GUEST_THREADS_MAX;
+    struct guest_thread *thread = thread_of(guest_self_page());
 
-    if (place < GUEST_THREADS_MAX) {
+    if (thread != NULL) {
         if (guest_wait_is_of_ranks(ranks)) {
-            guest_store(&page->threads[place].messages,
-                        guest_load(&page->threads[place].messages) + 1);
+            guest_store(&thread->messages, guest_load(&thread->messages) + 1);
         }
-        show(&page->threads[place], comm, ranks);
+        show(thread, comm, ranks, 0);
+    }
+}
+
+void guest_poll_show(uint32_t comm, uint64_t what)
+{
+    struct guest_thread *thread = thread_of(guest_self_page());
+
+    if (thread == NULL || comm == 0) {
+        return;
+    }
+    if (guest_load(&thread->polled_ns) != 0 && guest_load(&thread->comm) == comm &&
+        guest_load(&thread->seq) == what) {
+        guest_store(&thread->polled_ns, guest_self_now_ns());
+    } else {
+        show(thread, comm, what, 1);
+    }
+}
+
+void guest_poll_over(void)
+{
+    struct guest_thread *thread = thread_of(guest_self_page());
+
+    if (thread != NULL && guest_load(&thread->polled_ns) != 0) {
+        show(thread, 0, 0, 0);
     }
 }
 
@@ -117,7 +149,7 @@ int guest_wait_also(uint32_t comm, uint64_t what)
     if (place == GUEST_THREADS_MAX) {
         return -1;
     }
-    show(&page->threads[place], comm, what);
+    show(&page->threads[place], comm, what, 0);
     return (int)place;
 }
 
@@ -126,7 +158,7 @@ void guest_wait_no_more(int place)
     struct guest_page *page = guest_self_page();
 
     if (page != NULL && place >= 0) {
-        show(&page->threads[place], 0, 0);
+        show(&page->threads[place], 0, 0, 0);
         guest_store(&page->threads[place].tid, 0);
     }
 }

@@ -21,6 +21,11 @@ void guest_call_show(struct ddprove_guest_call *call);
 /* The calling thread waits in a communicator for ranks, which guest_wait_pack says; 0, 0: it does
  * no more wait. */
 void guest_wait_show(uint32_t comm, uint64_t ranks);
+/* It asks whether this has come, and it has not: called again and again. Not to be found waiting
+ * any more, it need only ask no more. what: a call's number, or guest_wait_pack. */
+void guest_poll_show(uint32_t comm, uint64_t what);
+/* It has come. */
+void guest_poll_over(void);
 /* It waits for this too, and one of the two is enough: shown as if another thread did, so that it
  * counts as stuck if both are. what: a call's number, or guest_wait_pack. Returns the place that is
  * to be given back, -1: there is none. */

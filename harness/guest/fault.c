@@ -175,8 +175,20 @@ void guest_fault_swap(struct ddprove_guest_call *call, const void *in)
     }
 }
 
+/* Returns when the fault has acted on its rank, which is about to do what it says. */
+static void wait_for_fault(const struct guest_arena *arena, uint64_t number)
+{
+    const struct guest_fault *fault = number < arena->fault_count ? &arena->faults[number] : NULL;
+
+    while (fault != NULL && fault->rank != 0 && fault->rank <= arena->world_size &&
+           guest_load(&guest_arena_page(arena, (uint32_t)fault->rank - 1)->fault_hits[number]) <
+               fault->hit) {
+        sleep_ns(100000); /* between two looks */
+    }
+}
+
 /* What ends the process, or holds it, does not return. */
-static void act_on_process(const struct guest_fault *fault)
+static void act_on_process(const struct guest_arena *arena, const struct guest_fault *fault)
 {
     switch ((enum guest_action)fault->action) {
     case GUEST_ACTION_KILL:
@@ -193,6 +205,9 @@ static void act_on_process(const struct guest_fault *fault)
         hang();
     case GUEST_ACTION_DELAY:
         sleep_ns(fault->value);
+        break;
+    case GUEST_ACTION_UNTIL:
+        wait_for_fault(arena, fault->value);
         break;
     default:
         break;
@@ -344,7 +359,7 @@ int guest_fault_pass(struct guest_page *page, enum guest_point point,
         guest_self_record(page, GUEST_EVENT_FAULT,
                           (const uint64_t[GUEST_ARG_COUNT]){i, hit, call != NULL ? call->comm : 0,
                                                             call != NULL ? call->seq : 0, why});
-        act_on_process(fault);
+        act_on_process(arena, fault);
     }
     free(past);
     return passage.times;
@@ -412,7 +427,7 @@ int ddprove_guest_pass(struct ddprove_guest_place *place)
         why = act_at_place(fault, place, &times);
         guest_self_record(page, GUEST_EVENT_FAULT,
                           (const uint64_t[GUEST_ARG_COUNT]){i, hit, 0, 0, why});
-        act_on_process(fault);
+        act_on_process(arena, fault);
     }
     return times;
 }

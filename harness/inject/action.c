@@ -134,7 +134,8 @@ enum ddp_fault_action harness_action_take(const struct harness_actor *actor, uin
         harness_io_arm(actor->io, fault, actor->hit);
         break;
     case HARNESS_ACTION_NONE:
-    case HARNESS_ACTION_EDIT: /* of guests alone */
+    case HARNESS_ACTION_UNTIL: /* of guests */
+    case HARNESS_ACTION_EDIT:  /* of guests alone */
     case HARNESS_ACTION_KIND_COUNT:
         break;
     }

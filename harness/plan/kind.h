@@ -320,7 +320,8 @@ enum harness_variable { HARNESS_VARIABLE_TABLE(HARNESS_KIND_ENUM) HARNESS_VARIAB
                                "optimizer/pre and others do")                                     \
     X(HARNESS_PLACE_MESSAGE, "has no next one that could come first; message/recv has")           \
     X(HARNESS_PLACE_LAUNCH, "comes too late for it; launch/spawn does not")                       \
-    X(HARNESS_PLACE_EDITS, "has no keys to change in this job; a guest's checkpoint/key has")
+    X(HARNESS_PLACE_EDITS, "has no keys to change in this job; a guest's checkpoint/key has")     \
+    X(HARNESS_PLACE_GUEST, "is one of ddprove's own ranks, which wait for no fault; a guest's do")
 enum harness_action_place { HARNESS_PLACE_TABLE(HARNESS_KIND_ENUM) HARNESS_PLACE_COUNT };
 
 /* What a fault does: the rows ACTION and ACTION_PLAIN of key.def. */

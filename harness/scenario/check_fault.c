@@ -210,8 +210,9 @@ static bool is_usable(enum harness_action_place place, enum ddp_fault_point poin
         return point == DDP_FAULT_POINT_MESSAGE_RECV;
     case HARNESS_PLACE_LAUNCH:
         return point == DDP_FAULT_POINT_LAUNCH_SPAWN;
-    case HARNESS_PLACE_EDITS:
-        return false; /* of our own checkpoints, restore.edit changes them */
+    case HARNESS_PLACE_EDITS: /* of our own checkpoints, restore.edit changes them */
+    case HARNESS_PLACE_GUEST:
+        return false;
     case HARNESS_PLACE_SKIPPABLE:
         return ddp_fault_point_is_skippable(point);
     default:

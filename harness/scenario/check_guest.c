@@ -258,6 +258,7 @@ static ddp_status check_action(const struct harness_reader *reader,
     case HARNESS_ACTION_ABORT:
     case HARNESS_ACTION_DELAY:
     case HARNESS_ACTION_HANG:
+    case HARNESS_ACTION_UNTIL:
     case HARNESS_ACTION_STOP:
         return DDP_OK;
     case HARNESS_ACTION_SKIP:
@@ -278,7 +279,7 @@ static ddp_status check_action(const struct harness_reader *reader,
     default:
         return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
                                  "%s cannot be done in a guest; its library can kill, exit, abort, "
-                                 "stop, hang, delay, skip, dup, arg and corrupt",
+                                 "stop, hang, delay, until, skip, dup, arg and corrupt",
                                  harness_action_name(action->kind));
     }
 }
@@ -300,6 +301,7 @@ static ddp_status check_place_action(const struct harness_reader *reader,
     case HARNESS_ACTION_ABORT:
     case HARNESS_ACTION_DELAY:
     case HARNESS_ACTION_HANG:
+    case HARNESS_ACTION_UNTIL:
     case HARNESS_ACTION_STOP:
         is_possible = true;
         break;

@@ -145,6 +145,25 @@ static ddp_status check_restore_posts(const struct harness_reader *reader,
     return DDP_OK;
 }
 
+/* A fault that waits for another one: there is one, and not itself. */
+static ddp_status check_until(const struct harness_reader *reader,
+                              const struct harness_yaml_node *top, const struct harness_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->fault_count; i++) {
+        const struct harness_action *action = &plan->faults[i].action;
+
+        if (action->kind == HARNESS_ACTION_UNTIL &&
+            (action->until_fault >= plan->fault_count || action->until_fault == i)) {
+            return harness_yaml_fail(harness_reader_node(top, HARNESS_ROW_TOP_faults), reader->err,
+                                     DDP_E_INVALID,
+                                     "faults.%u waits until fault %llu has acted: there is "
+                                     "no other one of that number, from 0",
+                                     i, (unsigned long long)action->until_fault);
+        }
+    }
+    return DDP_OK;
+}
+
 static ddp_status check_restore_faults(const struct harness_reader *reader,
                                        const struct harness_yaml_node *top,
                                        const struct harness_plan *plan)
@@ -188,6 +207,7 @@ ddp_status harness_scenario_check_top(const struct harness_reader *reader,
     DDP_TRY(check_id(reader, harness_reader_node(map, HARNESS_ROW_TOP_id)));
     DDP_TRY(check_covers(reader, harness_reader_node(map, HARNESS_ROW_TOP_covers)));
     DDP_TRY(check_drivers(reader, harness_reader_node(map, HARNESS_ROW_TOP_drivers), kept));
+    DDP_TRY(check_until(reader, map, kept));
     if (harness_plan_is_guest(kept)) {
         return harness_scenario_check_guest_top(reader, map, kept);
     }

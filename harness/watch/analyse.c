@@ -160,7 +160,7 @@ static enum harness_mode find_stuck(const struct harness_watch *watch,
     return HARNESS_MODE_PROVABLE;
 }
 
-/* What the finding's culprits have not come to. */
+/* What the finding's culprits have not come to, or one came to in place of what was due. */
 static void say_missed(const struct harness_watch *watch, const struct harness_watch_wait *missed,
                        struct harness_finding *finding)
 {
@@ -168,13 +168,32 @@ static void say_missed(const struct harness_watch *watch, const struct harness_w
     const struct harness_watch_call *call = harness_watch_any_call(watch, group, missed->seq);
     struct ddp_text text;
     char ranks[HARNESS_RANKS_TEXT_BYTES];
+    const struct harness_watch_rank *first =
+        &watch->ranks[harness_rank_set_at(&finding->culprits, 0)];
+    bool is_one_more = false;
 
+    for (uint32_t w = 0; w < first->thread_wait_count; w++) {
+        is_one_more = is_one_more || (first->waits[w].group == missed->group &&
+                                      first->waits[w].seq == missed->seq);
+    }
     ddp_text_init(&text, watch->mem);
     harness_watch_print_call(group, missed->seq, call, &text);
-    harness_watch_say(finding, ", as rank %s has not come to %s",
-                      harness_rank_set_text(&finding->culprits, ranks), ddp_text_str(&text));
+    harness_watch_say(
+        finding, is_one_more ? ", as rank %s went on to %s" : ", as rank %s has not come to %s",
+        harness_rank_set_text(&finding->culprits, ranks), ddp_text_str(&text));
     ddp_text_fini(&text);
     harness_watch_set_op(group, missed->seq, call, finding);
+}
+
+/* The call that it lacks may be of a step that it has not come to. */
+static void date_stray(const struct harness_watch *watch, uint32_t rank,
+                       struct harness_finding *finding)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    if (self->step_count > 0 && (int64_t)self->step < finding->step) {
+        finding->step = (int32_t)self->step;
+    }
 }
 
 static void find_cycle(struct harness_watch *watch, const struct harness_watch_limits *limits,
@@ -210,6 +229,7 @@ static void find_cycle(struct harness_watch *watch, const struct harness_watch_l
         harness_watch_say(&finding, "ranks %s wait for each other in a circle",
                           harness_rank_set_text(&stuck, ranks));
         say_missed(watch, &missed, &finding);
+        date_stray(watch, harness_rank_set_at(&strays, 0), &finding);
     }
     for (uint32_t i = 0; i < harness_rank_set_count(&stuck); i++) {
         if (!harness_rank_set_has(&finding.culprits, harness_rank_set_at(&stuck, i))) {
@@ -262,6 +282,31 @@ static enum harness_verdict stillness_of(const struct harness_watch *watch, uint
                                                 : HARNESS_VERDICT_HANG_HOST;
 }
 
+/* All that is left waits, and for whom is not seen. */
+static void find_all_waiting(const struct harness_watch *watch, struct harness_findings *out)
+{
+    struct harness_rank_set culprits = harness_rank_set_in(out->mem);
+    struct harness_finding finding;
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (harness_watch_is_waiting(watch, r)) {
+            harness_rank_set_add(&culprits, r);
+        }
+    }
+    if (harness_rank_set_is_empty(&culprits)) {
+        return;
+    }
+    harness_watch_begin(watch, HARNESS_VERDICT_HANG_CYCLE, HARNESS_MODE_BUDGET,
+                        harness_rank_set_at(&culprits, 0), out, &finding);
+    finding.culprits = culprits;
+    harness_watch_say(
+        &finding, "rank %s waits, for whom is not seen of each, and nothing has moved for %.1f s",
+        harness_rank_set_text(&culprits, ranks), (double)(watch->now_ns - watch->change_ns) / 1e9);
+    say_waits(watch, &culprits, &finding);
+    harness_findings_add(out, &finding);
+}
+
 /* Nobody posts, waits for others, announces a step or ends: not even the first time. First what is
  * sure to be wrong; that a rank which was done lives on counts if there is nothing else. */
 static void find_still(const struct harness_watch *watch, const struct harness_watch_limits *limits,
@@ -302,6 +347,7 @@ static void find_still(const struct harness_watch *watch, const struct harness_w
             return;
         }
     }
+    find_all_waiting(watch, out);
 }
 
 void harness_watch_analyse(struct harness_watch *watch, const struct harness_watch_limits *limits,

@@ -21,6 +21,8 @@ extern "C" {
 /* A rank has posted the same as the others, in an earlier step: nobody waits for that, and its next
  * call, which a step's computation may stand before, tells what it is. */
 #define HARNESS_WATCH_UPDATE_HOLD_NS UINT64_C(1000000000)
+/* Who asks whether a request is done counts as waiting for so long after it has. */
+#define HARNESS_WATCH_POLL_NS UINT64_C(1000000000)
 /* Waits without a way out count after this long: a thread that has made no call yet might come, and
  * a call that not all must come to may be just about to end. */
 #define HARNESS_WATCH_CYCLE_HOLD_NS UINT64_C(1500000000)
@@ -204,6 +206,12 @@ enum harness_watch_reach {
 };
 enum harness_watch_reach harness_watch_reach_of(const struct harness_watch *watch, uint32_t rank,
                                                 size_t group, uint64_t seq);
+/* The rank's device has come to a call and to others that were launched together with it, on the
+ * same stream; in which of them it is does not show. The first one of its waits from `from` on that
+ * is for such a call, and that a member is sure to lack, so that the device may be in that one;
+ * wait_count: there is none. */
+uint32_t harness_watch_next_before(const struct harness_watch *watch, uint32_t rank,
+                                   const struct harness_watch_wait *wait, uint32_t from);
 /* Some thread or stream of the rank waits. */
 bool harness_watch_is_waiting(const struct harness_watch *watch, uint32_t rank);
 /* What keeps a rank from going on is others: a thread waits, or a stream for a rank that is missing
@@ -224,14 +232,6 @@ bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
  * that it has come to it. */
 bool harness_watch_is_complete(const struct harness_watch *watch,
                                const struct harness_watch_wait *wait);
-/* Add the ranks that no rank can set free any more: all of their threads wait, and each for one of
- * these, or a stream does. is_presumed: threads that show no wait count as waiting for those of the
- * rank that do, and for its streams. */
-void harness_watch_find_stuck(const struct harness_watch *watch, bool is_presumed,
-                              struct harness_rank_set *out);
-/* Of such ranks: no other thread of theirs can come, they have no device, and none of their calls
- * can end before all its members have come to it. */
-bool harness_watch_is_sure(const struct harness_watch *watch, const struct harness_rank_set *stuck);
 /* The call waits for this rank to come to it. */
 bool harness_watch_is_missing(const struct harness_watch *watch,
                               const struct harness_watch_wait *wait, uint32_t other);
@@ -244,6 +244,15 @@ uint64_t harness_watch_count_come(const struct harness_watch *watch,
 /* The process has ended. */
 bool harness_watch_is_gone(const struct harness_watch *watch, uint32_t rank);
 
+/* stuck.c */
+/* Add the ranks that no rank can set free any more: all of their threads wait, and each for one of
+ * these, or a stream does. is_presumed: threads that show no wait count as waiting for those of the
+ * rank that do, and for its streams. */
+void harness_watch_find_stuck(const struct harness_watch *watch, bool is_presumed,
+                              struct harness_rank_set *out);
+/* Of such ranks: no other thread of theirs can come, they have no device, and none of their calls
+ * can end before all its members have come to it. */
+bool harness_watch_is_sure(const struct harness_watch *watch, const struct harness_rank_set *stuck);
 /* Of ranks that hold each other, those that some other one of them waits for. The rest wait too,
  * and could all go on if these did. */
 void harness_watch_find_circle(const struct harness_watch *watch,
@@ -274,10 +283,15 @@ uint32_t harness_watch_find_camps(const struct harness_watch *watch,
 uint32_t harness_watch_pick_right(const struct harness_watch *watch,
                                   const struct harness_watch_group *group, uint64_t seq,
                                   const struct harness_watch_camp *camps, uint32_t count);
+/* A communicator that was split from another one together with this one, and of which all earlier
+ * calls were like this one's, has not posted its call of this number: it may tell who is right. */
+bool harness_watch_may_siblings_tell(const struct harness_watch *watch,
+                                     const struct harness_watch_group *group, uint64_t seq);
 
 /* peers.c */
 /* Of a circle among ranks that hold each other: the one that left out a call which all others
- * posted behind the same calls. False: there is no telling. *out: that call. */
+ * posted behind the same calls, or posted one where others went on as it used to do. False: there
+ * is no telling. *out: that call. */
 bool harness_watch_find_odd(struct harness_watch *watch, const struct harness_rank_set *stuck,
                             const struct harness_rank_set *circle, uint32_t *out_rank,
                             struct harness_watch_wait *out);

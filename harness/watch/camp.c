@@ -1,5 +1,8 @@
 /* Members that posted the same at a call are a camp. Most of them are right; of two equal camps,
- * the one that did what the communicator always did in this place. */
+ * the one that did what the communicator always did in this place, or what others do in
+ * communicators of the same split. */
+#include <string.h>
+
 #include "harness/watch/analyse.h"
 
 bool harness_watch_is_same(const struct harness_watch_group *group,
@@ -112,6 +115,111 @@ static uint32_t pick_expected(const struct harness_watch *watch,
     return picked < count ? picked : pick_by_step(watch, group, seq, camps, count);
 }
 
+/* --- communicators of the same split ---------------------------------------------------------- */
+
+/* So many calls before have to be alike, all that are known up to the second number. */
+enum { SIBLING_PAST_MIN = 3, SIBLING_PAST_MAX = 64, SIBLING_SAYING_SO_MIN = 2 };
+
+/* Ranks have made both in the same place of the program, and none is in both. */
+static bool is_sibling(const struct harness_watch *watch, const struct harness_watch_group *group,
+                       const struct harness_watch_group *other)
+{
+    uint64_t handle = 0;
+
+    if (group == other || strcmp(group->name, other->name) != 0) {
+        return false;
+    }
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        const struct harness_watch_member *of = &group->members[r];
+        const struct harness_watch_member *of_other = &other->members[r];
+        const uint64_t own = of->is_there ? of->handle : of_other->is_there ? of_other->handle : 0;
+
+        if ((of->is_there && of_other->is_there) || (handle != 0 && own != 0 && own != handle)) {
+            return false;
+        }
+        handle = own != 0 ? own : handle;
+    }
+    return true;
+}
+
+static bool is_past_alike(const struct harness_watch *watch, const struct harness_watch_group *a,
+                          const struct harness_watch_group *b, uint64_t seq)
+{
+    uint32_t count = 0;
+
+    while (count < SIBLING_PAST_MAX && count + 1 < seq) {
+        const struct harness_watch_call *of_a = harness_watch_any_call(watch, a, seq - 1 - count);
+        const struct harness_watch_call *of_b = harness_watch_any_call(watch, b, seq - 1 - count);
+
+        if (of_a == NULL || of_b == NULL || !harness_watch_is_alike(of_a, of_b)) {
+            return false;
+        }
+        count++;
+    }
+    return count >= SIBLING_PAST_MIN;
+}
+
+/* What the members of a communicator posted, if enough did, and all the same; NULL: not so. */
+static const struct harness_watch_call *agreed_call(const struct harness_watch *watch,
+                                                    const struct harness_watch_group *group,
+                                                    uint64_t seq)
+{
+    const struct harness_watch_call *first = harness_watch_any_call(watch, group, seq);
+    uint32_t count = 0;
+
+    for (uint32_t r = 0; first != NULL && r < watch->world_size; r++) {
+        const struct harness_watch_call *call = harness_watch_call_at(&group->members[r], seq);
+
+        if (call != NULL && !harness_watch_is_same(group, call, first)) {
+            return NULL;
+        }
+        count += call != NULL;
+    }
+    return count >= SIBLING_SAYING_SO_MIN ? first : NULL;
+}
+
+bool harness_watch_may_siblings_tell(const struct harness_watch *watch,
+                                     const struct harness_watch_group *group, uint64_t seq)
+{
+    for (size_t g = 0; g < watch->group_count; g++) {
+        const struct harness_watch_group *other = &watch->groups[g];
+
+        if (other->size >= SIBLING_SAYING_SO_MIN && is_sibling(watch, group, other) &&
+            is_past_alike(watch, group, other, seq) && agreed_call(watch, other, seq) == NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Index of the one camp that posted what others did in a communicator of the same split; count:
+ * none did, or several. */
+static uint32_t pick_by_siblings(const struct harness_watch *watch,
+                                 const struct harness_watch_group *group, uint64_t seq,
+                                 const struct harness_watch_camp *camps, uint32_t count)
+{
+    uint32_t found = count;
+
+    for (size_t g = 0; g < watch->group_count; g++) {
+        const struct harness_watch_group *other = &watch->groups[g];
+        const struct harness_watch_call *call;
+
+        if (!is_sibling(watch, group, other) || !is_past_alike(watch, group, other, seq)) {
+            continue;
+        }
+        call = agreed_call(watch, other, seq);
+        for (uint32_t c = 0; call != NULL && c < count; c++) {
+            if (harness_watch_is_alike(call, camps[c].call)) {
+                if (found < count && found != c) {
+                    return count;
+                }
+                found = c;
+            }
+        }
+    }
+    return found;
+}
+
 uint32_t harness_watch_pick_right(const struct harness_watch *watch,
                                   const struct harness_watch_group *group, uint64_t seq,
                                   const struct harness_watch_camp *camps, uint32_t count)
@@ -128,5 +236,6 @@ uint32_t harness_watch_pick_right(const struct harness_watch *watch,
     if (rivals == 1) {
         return largest;
     }
-    return pick_expected(watch, group, seq, camps, count);
+    largest = pick_expected(watch, group, seq, camps, count);
+    return largest < count ? largest : pick_by_siblings(watch, group, seq, camps, count);
 }

@@ -367,7 +367,9 @@ static bool compare(struct harness_watch *watch, struct harness_watch_group *gro
         return false;
     }
     right = harness_watch_pick_right(watch, group, seq, camps, count);
-    order_ns = order_hold_ns(watch, group, seq, camps, count, right);
+    order_ns = right == count && harness_watch_may_siblings_tell(watch, group, seq)
+                   ? HARNESS_WATCH_FIT_HOLD_NS
+                   : order_hold_ns(watch, group, seq, camps, count, right);
     if (order_ns > 0 && watch->now_ns - group->differs_ns < order_ns + starved_ns) {
         return false;
     }

@@ -1,4 +1,5 @@
 /* Ranks wait, nothing moves, and no rank is missing from what they wait in. */
+#include "harness/guest/ddprove_guest.h"
 #include "harness/watch/analyse.h"
 
 /* A rank waits in a call of a communicator that some of its members never made: nobody can say
@@ -131,6 +132,26 @@ static bool find_left_inside(const struct harness_watch *watch,
     return true;
 }
 
+/* What ranks give is not compared in these calls: a member that has left one behind may have given
+ * less than those that are inside need. */
+static void add_givers(const struct harness_watch *watch, const struct harness_rank_set *inside,
+                       struct harness_rank_set *out)
+{
+    for (uint32_t i = 0; i < harness_rank_set_count(inside); i++) {
+        const struct harness_watch_wait *wait =
+            &watch->ranks[harness_rank_set_at(inside, i)].waits[0];
+        const struct harness_watch_group *group = &watch->groups[wait->group];
+        const struct harness_watch_call *call = harness_watch_any_call(watch, group, wait->seq);
+
+        for (uint32_t r = 0; r < watch->world_size; r++) {
+            if (call != NULL && call->elem_count == 0 &&
+                guest_op_kind(call->op) != DDPROVE_GUEST_BARRIER && group->members[r].is_there) {
+                harness_rank_set_add(out, r);
+            }
+        }
+    }
+}
+
 /* All members have come to a call, and it does not end: nothing has changed for as long as others
  * may wait. */
 void harness_watch_find_endless(const struct harness_watch *watch,
@@ -168,6 +189,10 @@ void harness_watch_find_endless(const struct harness_watch *watch,
                       "nothing has moved for %.1f s",
                       harness_rank_set_text(&inside, ranks),
                       (double)(watch->now_ns - watch->change_ns) / 1e9);
+    add_givers(watch, &inside, &finding.culprits);
+    if (harness_rank_set_count(&finding.culprits) > harness_rank_set_count(&inside)) {
+        harness_watch_say(&finding, "; what each gave is not compared");
+    }
     harness_watch_say_where(watch, harness_rank_set_at(&inside, 0), &finding);
     harness_findings_add(out, &finding);
 }

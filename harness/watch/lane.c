@@ -71,7 +71,6 @@ void harness_watch_read_lanes(struct harness_watch *watch, uint32_t rank)
 {
     struct harness_watch_rank *self = &watch->ranks[rank];
 
-    self->thread_wait_count = self->wait_count;
     for (uint32_t i = 0; self->has_device && i < GUEST_LANES_MAX; i++) {
         read_lane(watch, rank, i);
         self->wait_count += lane_wait(watch, rank, i, &self->waits[self->wait_count]);

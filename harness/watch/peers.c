@@ -219,6 +219,78 @@ static bool did_another_so(const struct harness_watch *watch, const struct list 
     return false;
 }
 
+/* Place of the rank's post that it waits in; count: none is. */
+static size_t find_wait(const struct list *self, const struct harness_watch_wait *wait)
+{
+    size_t at = 0;
+
+    while (at < self->count &&
+           (self->posts[at].group != wait->group || self->posts[at].seq != wait->seq)) {
+        at++;
+    }
+    return at;
+}
+
+/* The other rank went on to something else from where this one came to its post `at`, as this one
+ * used to do. */
+static bool says_one_more(const struct harness_watch *watch, const struct list *self, size_t at,
+                          const struct list *other)
+{
+    const size_t own = find(watch, self, at - 1, other);
+
+    return own < other->count && !is_end(other, own, own + 1) &&
+           is_past_alike(watch, self, at - 1, other, own) &&
+           !is_same_post(watch, self, at, other, own + 1) &&
+           !is_own_way(self, at - 1, other->posts[own + 1].group);
+}
+
+/* How many ranks say that a call which the rank waits in was not due. *out: that call. */
+static uint32_t count_saying_one_more(const struct harness_watch *watch, const struct list *lists,
+                                      uint32_t rank, struct harness_watch_wait *out)
+{
+    uint32_t most = 0;
+
+    for (uint32_t w = 0; w < watch->ranks[rank].wait_count; w++) {
+        const struct harness_watch_wait *wait = &watch->ranks[rank].waits[w];
+        const size_t at = find_wait(&lists[rank], wait);
+        uint32_t count = 0;
+
+        if (at == 0 || at == lists[rank].count || is_message(&lists[rank], at - 1) ||
+            is_end(&lists[rank], at - 1, at)) {
+            continue;
+        }
+        for (uint32_t r = 0; r < watch->world_size; r++) {
+            count += r != rank && says_one_more(watch, &lists[rank], at, &lists[r]);
+        }
+        if (count > most) {
+            most = count;
+            *out = *wait;
+        }
+    }
+    return most;
+}
+
+/* The one rank of the circle that went on to a call that was not due. */
+static bool pick_one_more(const struct harness_watch *watch, const struct list *lists,
+                          const struct harness_rank_set *circle, uint32_t *out_rank,
+                          struct harness_watch_wait *out)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < harness_rank_set_count(circle); i++) {
+        const uint32_t rank = harness_rank_set_at(circle, i);
+        struct harness_watch_wait wait;
+
+        if (!did_another_so(watch, lists, rank) &&
+            count_saying_one_more(watch, lists, rank, &wait) >= SAYING_SO_MIN) {
+            *out_rank = rank;
+            *out = wait;
+            count++;
+        }
+    }
+    return count == 1;
+}
+
 /* The one rank of the circle that did what no other one did. */
 static bool pick(const struct harness_watch *watch, const struct list *lists,
                  const struct harness_rank_set *stuck, const struct harness_rank_set *circle,
@@ -250,7 +322,8 @@ bool harness_watch_find_odd(struct harness_watch *watch, const struct harness_ra
         lists[r].posts = harness_watch_collect_posts(watch, r, 1, &lists[r].count);
         is_failed = is_failed || lists[r].posts == NULL;
     }
-    is_found = !is_failed && pick(watch, lists, stuck, circle, out_rank, out);
+    is_found = !is_failed && (pick(watch, lists, stuck, circle, out_rank, out) ||
+                              pick_one_more(watch, lists, circle, out_rank, out));
     for (uint32_t r = 0; lists != NULL && r < watch->world_size; r++) {
         ddp_mem_free(watch->mem, lists[r].posts);
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "harness/guest/ddprove_guest.h"
+#include "harness/watch/analyse.h"
 #include "harness/watch/read.h"
 
 enum { READS_MAX = 64 }; /* attempts at a record that is being written */
@@ -351,6 +352,7 @@ static bool read_wait(struct harness_watch *watch, uint32_t rank, const struct g
         out->first = out->seq;
         out->lane = 0;
         out->enter_ns = harness_watch_load(&thread->enter_ns);
+        out->is_polled = harness_watch_load(&thread->polled_ns) != 0;
         if (change % 2 == 0 && harness_watch_load(&thread->change) == change) {
             const struct harness_watch_member *member =
                 harness_watch_member_of(watch, rank, handle, &out->group);
@@ -361,6 +363,47 @@ static bool read_wait(struct harness_watch *watch, uint32_t rank, const struct g
         }
     }
     return false;
+}
+
+/* The thread has asked just now, or had when its process ended: who asks no more does something
+ * else. */
+static bool is_still_asking(const struct harness_watch *watch, uint32_t rank,
+                            const struct guest_thread *thread)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+    const bool is_gone =
+        self->state == HARNESS_WATCH_EXITED || self->state == HARNESS_WATCH_SIGNALED;
+
+    return (is_gone ? self->since_ns : watch->now_ns) <
+           harness_watch_load(&thread->polled_ns) + HARNESS_WATCH_POLL_NS;
+}
+
+/* What threads wait for. If one does neither, the rank may be in code of its own, whatever others
+ * ask for. */
+static void read_waits(struct harness_watch *watch, uint32_t rank, const struct guest_page *page)
+{
+    struct harness_watch_rank *self = &watch->ranks[rank];
+    struct harness_watch_wait polled[GUEST_THREADS_MAX];
+    uint32_t polled_count = 0;
+
+    self->wait_count = 0;
+    for (uint32_t t = 0; t < GUEST_THREADS_MAX; t++) {
+        struct harness_watch_wait wait;
+
+        if (!read_wait(watch, rank, &page->threads[t], &wait)) {
+            continue;
+        }
+        if (wait.is_polled == 0) {
+            self->waits[self->wait_count++] = wait;
+        } else if (is_still_asking(watch, rank, &page->threads[t])) {
+            polled[polled_count++] = wait;
+        }
+    }
+    self->thread_wait_count = self->wait_count;
+    for (uint32_t i = 0;
+         i < polled_count && self->thread_wait_count + polled_count >= self->thread_count; i++) {
+        self->waits[self->wait_count++] = polled[i];
+    }
 }
 
 /* Posts were lost: how many calls there are is on the page too. */
@@ -402,7 +445,6 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
     self->lost_comms = harness_watch_load(&page->lost_comms);
     self->is_one_thread = harness_watch_load(&page->is_one_thread) != 0;
     self->thread_count = 0;
-    self->wait_count = 0;
     self->messages = 0;
     if (self->lost_count > 0) {
         recount(watch, rank);
@@ -410,10 +452,8 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
     for (uint32_t t = 0; t < GUEST_THREADS_MAX; t++) {
         self->thread_count += harness_watch_load(&page->threads[t].tid) != 0;
         self->messages |= (uint32_t)(harness_watch_load(&page->threads[t].messages) != 0) << t;
-        if (read_wait(watch, rank, &page->threads[t], &self->waits[self->wait_count])) {
-            self->wait_count++;
-        }
     }
+    read_waits(watch, rank, page);
     harness_watch_read_lanes(watch, rank);
     if (self->wait_count != count_before ||
         memcmp(before, self->waits, self->wait_count * sizeof self->waits[0]) != 0) {

@@ -146,6 +146,8 @@ struct harness_watch_wait {
     uint64_t enter_ns; /* of a device: when it was first seen */
     uint64_t first;    /* of a device: it has begun first..seq, and ended none of them; else seq */
     uint64_t lane;     /* of a device: place + 1; else 0 */
+    uint64_t
+        is_polled; /* a thread asks again and again whether it has come, and may do other things */
 };
 
 enum { HARNESS_WATCH_WAITS_MAX = GUEST_THREADS_MAX + GUEST_LANES_MAX };
@@ -193,7 +195,9 @@ struct harness_watch_rank {
     bool is_alone;   /* its process has one thread: the driver's, as long as nothing changes */
     bool has_device; /* it has made a communicator of which a device makes the calls */
     bool has_broken; /* a device's call failed, or its communicator was given up */
-    struct harness_watch_wait waits[HARNESS_WATCH_WAITS_MAX]; /* those of threads come first */
+    /* Those of threads that sit there come first, and next, where every other thread does, those of
+     * threads that ask again and again. */
+    struct harness_watch_wait waits[HARNESS_WATCH_WAITS_MAX];
     uint32_t wait_count, thread_wait_count;
     struct harness_watch_lane lanes[GUEST_LANES_MAX];
     struct { /* communicators by handle */

@@ -49,7 +49,7 @@ static void print_ranks(const struct harness_watch_group *group, uint64_t seq, s
         return;
     }
     ddp_text_add(out, "a message with rank %d", first);
-    if (second >= 0) {
+    if (second >= 0 && second != first) {
         ddp_text_add(out, " or %d", second);
     }
     ddp_text_add(out, " of %s", group->name);

@@ -22,7 +22,7 @@ build() { # NAME: of a source beside this file
     "$cc" -std=gnu17 -O1 -pthread -I"$root" "$here/$1.c" -o "$folder/$1" 2>"$folder/err" ||
         { echo "FAIL: $1 cannot be built with $cc" && cat "$folder/err" && exit 1; }
 }
-for name in mpi_abi_check mpi_program mpi_forms mpi_waits; do
+for name in mpi_abi_check mpi_program mpi_forms mpi_waits mpi_polls; do
     build "$name"
 done
 "$folder/mpi_abi_check" || failures=$((failures + 1))
@@ -78,6 +78,18 @@ for mode in $modes; do
     said 1 "HANG.STOPPED, rank 1: .*ranks 0,2 wait" mpi_waits "$mode" stop 1 10
     said 1 "HANG.NOT_JOINED, rank 1: .*ranks 0,2 wait" mpi_waits "$mode" hang 1 10
 done
+# Who asks again and again whether something has come is waiting, and not to blame.
+said 0 "" mpi_polls messages
+for step in 6 7 8 9 10 11; do
+    said 1 "HANG.NOT_JOINED, rank 1: .*ranks 0,2 wait" mpi_polls messages hang 1 "$step"
+done
+modes="barrier parts"
+"$folder/mpi_polls" --has-parts >/dev/null 2>&1 || modes=barrier
+for mode in $modes; do
+    said 0 "" mpi_polls "$mode"
+    said 1 "HANG.NOT_JOINED, rank 1: " mpi_polls "$mode" hang 1 10
+    said 1 "HANG.NOT_JOINED, rank 1: " mpi_polls "$mode" inside 1 10
+done
 # started KIND DO CODE WORDS: a fault in a call that is started again and again.
 started() {
     cat >"$folder/started.yaml" <<YAML
@@ -100,7 +112,7 @@ YAML
         failures=$((failures + 1))
     fi
 }
-if [ "${modes#persistent}" != "$modes" ]; then
+if "$folder/mpi_waits" --can-start-again >/dev/null 2>&1; then
     started all_reduce "arg: count, value: 0" 0 "PASS .*rank 1" MISMATCH.COUNT
     started all_reduce "arg: redop, value: prod" 0 "PASS .*rank 1" MISMATCH.REDUCTION
     started all_reduce "arg: dtype, value: i32" 0 "PASS .*rank 1" MISMATCH.DTYPE

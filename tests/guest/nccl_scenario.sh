@@ -40,6 +40,11 @@ judged 0 "^PASS .*MISMATCH.REDUCTION  rank 1" "$ddprove" "{$sum, do: {arg: redop
     "verdict: MISMATCH.REDUCTION, culprit: injected"
 judged 0 "^PASS .*MISMATCH.DTYPE  rank 1" "$ddprove" "{$sum, do: {arg: dtype, value: i32}}" \
     "verdict: MISMATCH.DTYPE, culprit: injected, op: {comm: ncclCommInitRank, kind: all_reduce, seq: 23}"
+# A sum of ranks 0 and 2 is launched together with a broadcast of all. Once more on one of them, that one stands behind
+# it; left out, the other one does not come to the broadcast.
+half="at: {rank: 0, comm: ncclCommSplit, hit: 21}, point: collective/pre"
+judged 0 "^PASS .*HANG.CYCLE  rank 0" "$ddprove" "{$half, do: {dup: true}}" "verdict: HANG.CYCLE, culprit: injected"
+judged 0 "^PASS .*HANG.CYCLE  rank 0" "$ddprove" "{$half, do: {skip: true}}" "verdict: HANG.CYCLE, culprit: injected"
 # The next call goes first: where three calls take turns, that is told from one that is left out.
 words="kinds 0 0"
 for kind in "broadcast, elems: 16" "all_reduce, elems: 8"; do

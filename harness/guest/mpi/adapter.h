@@ -132,6 +132,8 @@ void guest_mpi_call_end(struct ddprove_guest_call *call, int result);
 /* Show that the calling thread waits for one or two ranks of a communicator, as MPI names them; or
  * for anybody's. */
 void guest_mpi_wait_begin(uint64_t comm, int peer, int other);
+/* It asks whether a rank's message has come, and it has not. */
+void guest_mpi_poll(uint64_t comm, int peer);
 /* The same of one of several: what is waited for, where. */
 enum { GUEST_MPI_WAITS_MAX = 8 };
 struct guest_mpi_waits {

@@ -242,13 +242,40 @@ GUEST_MPI_ALSO(Waitsome);
  * ------------------------------------------------------------------------------------------------
  */
 
+/* The thread has asked for these requests, and none is done, or not all are: of several that are
+ * under way it may need any. */
+static void ask(int count, const uint64_t *requests, int needs_all)
+{
+    struct guest_mpi_pending first;
+    struct guest_mpi_pending pending;
+    int known = 0;
+
+    for (int i = 0; i < count && (known == 0 || !needs_all); i++) {
+        if (guest_mpi_pending_find(requests[i], &pending) && pending.is_active &&
+            (!needs_all || count == 1 || !is_done(requests[i]))) {
+            first = known == 0 ? pending : first;
+            known++;
+        }
+    }
+    if (known == 1 && first.kind == GUEST_MPI_PENDING_CALL) {
+        guest_poll_show(first.call.comm, first.call.seq);
+    } else if (known == 1) {
+        guest_mpi_poll(first.comm, first.peer);
+    } else if (known > 1) {
+        guest_poll_show(guest_mpi_world(), guest_wait_pack(-1, -1));
+    }
+}
+
 int MPI_Test(void *request, int *flag, void *status)
 {
     const uint64_t before = guest_mpi_pending_is_any() ? guest_mpi_load(request, 0) : 0;
     const int result = guest_mpi()->Test(request, flag, status);
 
     if (before != 0 && (result != 0 || *flag != 0)) {
+        guest_poll_over();
         guest_mpi_pending_end(before, result);
+    } else if (before != 0) {
+        ask(1, &before, 1);
     }
     return result;
 }
@@ -259,6 +286,11 @@ int MPI_Testall(int count, void *requests, int *flag, void *statuses)
     uint64_t *before = copy_of(count, requests);
     const int result = guest_mpi()->Testall(count, requests, flag, statuses);
 
+    if (before != NULL && result == 0 && *flag == 0) {
+        ask(count, before, 1);
+    } else if (before != NULL) {
+        guest_poll_over();
+    }
     for (int i = 0; before != NULL && result == 0 && *flag != 0 && i < count; i++) {
         guest_mpi_pending_end(before[i], result);
     }
@@ -272,6 +304,11 @@ int MPI_Testany(int count, void *requests, int *index, int *flag, void *status)
     uint64_t *before = copy_of(count, requests);
     const int result = guest_mpi()->Testany(count, requests, index, flag, status);
 
+    if (before != NULL && result == 0 && *flag == 0) {
+        ask(count, before, 0);
+    } else if (before != NULL) {
+        guest_poll_over();
+    }
     if (before != NULL && result == 0 && *flag != 0 && *index >= 0 && *index < count) {
         guest_mpi_pending_end(before[*index], result);
     }
@@ -285,6 +322,11 @@ int MPI_Testsome(int count, void *requests, int *done_count, int indices[], void
     uint64_t *before = copy_of(count, requests);
     const int result = guest_mpi()->Testsome(count, requests, done_count, indices, statuses);
 
+    if (before != NULL && result == 0 && *done_count == 0) {
+        ask(count, before, 0);
+    } else if (before != NULL) {
+        guest_poll_over();
+    }
     for (int i = 0; before != NULL && result == 0 && i < *done_count; i++) {
         guest_mpi_pending_end(before[indices[i]], result);
     }

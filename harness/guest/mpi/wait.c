@@ -22,21 +22,41 @@ void guest_mpi_call_end(struct ddprove_guest_call *call, int result)
     ddprove_guest_call_end(call);
 }
 
-void guest_mpi_wait_begin(uint64_t comm, int peer, int other)
+/* What a wait for these ranks is: *out of the communicator that is returned; 0: there is none. */
+static uint32_t wait_of(uint64_t comm, int peer, int other, uint64_t *out)
 {
     const uint32_t handle = guest_mpi_world() != 0 ? guest_mpi_comm(comm) : 0;
     const struct guest_mpi_names *names = guest_mpi_names();
 
+    *out = guest_wait_pack(-1, -1);
     if (guest_mpi_world() == 0 || (peer == names->PROC_NULL && other == names->PROC_NULL)) {
-        return;
+        return 0;
     }
     peer = peer == names->PROC_NULL ? other : peer;
     other = other == names->PROC_NULL ? peer : other;
     if (handle == 0 || peer < 0 || other < 0) {
-        guest_wait_show(guest_mpi_world(), guest_wait_pack(-1, -1));
-    } else {
-        guest_wait_show(handle, guest_wait_pack(peer, other == peer ? -1 : other));
+        return guest_mpi_world();
     }
+    *out = guest_wait_pack(peer, other == peer ? -1 : other);
+    return handle;
+}
+
+void guest_mpi_wait_begin(uint64_t comm, int peer, int other)
+{
+    uint64_t what;
+    const uint32_t handle = wait_of(comm, peer, other, &what);
+
+    if (handle != 0) {
+        guest_wait_show(handle, what);
+    }
+}
+
+void guest_mpi_poll(uint64_t comm, int peer)
+{
+    uint64_t what;
+    const uint32_t handle = wait_of(comm, peer, peer, &what);
+
+    guest_poll_show(handle, what);
 }
 
 /* --- for one of several

@@ -58,6 +58,7 @@ CT_TEST(arm, each_action)
         {"stop: forever", GUEST_ACTION_STOP, 0},
         {"hang: true", GUEST_ACTION_HANG, 0},
         {"delay: 20", GUEST_ACTION_DELAY, 20000000},
+        {"until: 1", GUEST_ACTION_UNTIL, 1},
         {"skip: true", GUEST_ACTION_SKIP, 0},
         {"dup: true", GUEST_ACTION_TWICE, 0},
         {"arg: count, value: 31", GUEST_ACTION_ELEMS, 31},

@@ -21,6 +21,13 @@ static const char guest_base[] =
     "faults: [{at: {rank: 0}, point: collective/pre, do: {none: true}}]\n"
     "expect: {verdict: NONE}\n";
 
+static const char guest_of_two[] =
+    "# A fault waits for another one.\nid: control.keys\n"
+    "job: {guest: {}, ranks: 4, steps: 8}\n"
+    "faults: [{at: {rank: 0}, point: collective/pre, do: {none: true}},\n"
+    "         {at: {rank: 1}, point: collective/pre, do: {none: true}}]\n"
+    "expect: {verdict: NONE}\n";
+
 static const char *const section_path[HARNESS_SECTION_COUNT] = {
     [HARNESS_SECTION_TOP] = "",
     [HARNESS_SECTION_JOB] = "job.",
@@ -381,6 +388,10 @@ CT_TEST(keys, each_action_survives)
             sets[before++] = "faults.0.do={hang: true}";
         }
         sets[before] = set;
+        if (i == HARNESS_ACTION_UNTIL) { /* a guest's, for the other one */
+            check_change_of(guest_of_two, (const char *const[]){"faults.0.do={until: 1}"}, 0, 1);
+            continue;
+        }
         if (i == HARNESS_ACTION_EDIT) { /* a guest's */
             check_change_of(
                 guest_base,

@@ -161,6 +161,17 @@ void fake_wait(struct fake_job *job, uint32_t rank, uint32_t thread, uint32_t pl
     waiter->comm = seq != 0 ? place + 1 : 0;
     waiter->seq = seq;
     waiter->enter_ns = job->now_ns;
+    waiter->polled_ns = 0;
+}
+
+void fake_poll(struct fake_job *job, uint32_t rank, uint32_t thread, uint32_t place, uint64_t seq)
+{
+    struct guest_thread *waiter = &guest_arena_page(job->arena.head, rank)->threads[thread];
+
+    if (waiter->polled_ns == 0 || waiter->seq != seq || waiter->comm != place + 1) {
+        fake_wait(job, rank, thread, place, seq);
+    }
+    waiter->polled_ns = job->now_ns;
 }
 
 void fake_message(struct fake_job *job, uint32_t rank, uint64_t what)

@@ -44,6 +44,8 @@ void fake_value(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t se
 void fake_done(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t seq);
 /* A thread waits in a call; seq 0: it waits no more. */
 void fake_wait(struct fake_job *job, uint32_t rank, uint32_t thread, uint32_t place, uint64_t seq);
+/* It asks for that once more, and may do other things in between. */
+void fake_poll(struct fake_job *job, uint32_t rank, uint32_t thread, uint32_t place, uint64_t seq);
 /* A communicator's lane on a stream; calls that go to it (lane: its place plus 1); how far the
  * stream is. */
 void fake_lane(struct fake_job *job, uint32_t rank, uint32_t lane, uint32_t place, uint64_t stream);

@@ -1,5 +1,4 @@
-/* Calls that a device makes: a post is not yet the rank's coming, a launch is not yet the device's.
- */
+/* Calls that a device makes: a post is not the rank's coming, a launch not the device's. */
 #include <signal.h>
 #include <string.h>
 
@@ -266,6 +265,7 @@ CT_TEST(watch_device, a_slow_stream_is_no_excuse)
     struct fake_job job;
 
     begin_devices(&job, 2);
+    fake_lane(&job, 0, 1, 1, STREAM + 1); /* on one stream the first one would be over */
     run(&job, 0, 0);
     run(&job, 1, 0);
     run(&job, 0, 1);
