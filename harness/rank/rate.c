@@ -11,7 +11,7 @@ ddp_status harness_session_configure_trainer(struct harness_session *session)
 {
     const struct harness_job *job = &session->plan->job;
     struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
-    int64_t options[] = {job->ranks, 0, 0, 0};
+    int64_t options[] = {job->ranks, 0, 0, 0, 0};
 
     place.data = options;
     place.elem_count = sizeof options / sizeof options[0];
@@ -29,6 +29,7 @@ ddp_status harness_session_configure_trainer(struct harness_session *session)
         session->scaler.backoff_factor = job->optimizer.scale_backoff;
         session->scaler.growth_interval = job->optimizer.scale_interval;
     }
+    session->untimely = options[4];
     session->is_clip_early = options[2] != 0 && job->optimizer.clip_norm > 0;
     return DDP_OK;
 }
@@ -68,7 +69,9 @@ ddp_status harness_session_clip(struct harness_session *session)
         return DDP_OK;
     }
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_OPTIMIZER_CLIP, &is_skipped));
-    return is_skipped ? DDP_OK : clip(session);
+    return is_skipped
+               ? DDP_OK
+               : ddp_clip_grad_norm(session->ddp, session->plan->job.optimizer.clip_norm, NULL);
 }
 
 /* A mistake: each rank clips its own gradient, and only then hands it over. */
