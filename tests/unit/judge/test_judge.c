@@ -143,6 +143,10 @@ CT_TEST(judge, unfired_fault_is_inconclusive)
     f.fired[0] = 0;
     f.plan.expect.verdict = HARNESS_VERDICT_CRASH_EXITED;
     expect_outcome(&f, HARNESS_OUTCOME_FAIL, "never fired");
+    setup(&f); /* the expected crash, but of another rank, too: no fault made it */
+    f.fired[0] = 0;
+    harness_rank_set_add(&f.findings.items[0].culprits, 2);
+    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "never fired");
 }
 
 /* A fault that fired more often than planned is the harness's own error. */
