@@ -69,8 +69,9 @@ FOLDERS = {
     "harness/monitor": None, "harness/oracle": None, "harness/judge": None, "harness/emulation": None,
     "harness/sums": None, "harness/trace": None, "harness/inject": None,
 }
-# The simulator's store is kept beside its messages.
-FILES = {"ddpcore/transport/loop_store.c": FOLDERS["ddpcore/store"]}
+# The simulator's store is kept beside its messages: calls in a file of its own, keys where the members of the groups are.
+FILES = {"ddpcore/transport/loop_store.c": FOLDERS["ddpcore/store"],
+         "ddpcore/transport/loop_net.c": FOLDERS["ddpcore/transport"] | FOLDERS["ddpcore/store"]}
 # What real processes alone reach, and the scenarios that do: (folder, part of the file's name, scenarios).
 def that_say(pattern):
     """Scenarios whose text has it."""

@@ -30,6 +30,10 @@ static void on_crash(int signal_number)
 {
     struct harness_sim_rank *rank = running_rank();
 
+    if (rank == NULL && watched != NULL && watched->watch.is_guarded) {
+        watched->watch.is_guarded = false;
+        siglongjmp(watched->watch.guarded, 1);
+    }
     if (rank == NULL) { /* the harness itself: end as without a handler */
         (void)signal(signal_number, SIG_DFL);
         (void)raise(signal_number);
@@ -66,6 +70,18 @@ static void on_second(int signal_number)
         watch->second_count = 0;
         harness_sim_rank_leave(rank);
     }
+}
+
+bool harness_sim_guard(struct harness_sim *sim, void (*call)(struct harness_sim *sim))
+{
+    DDP_ASSERT(!sim->watch.is_guarded);
+    if (sigsetjmp(sim->watch.guarded, 1) != 0) {
+        return false;
+    }
+    sim->watch.is_guarded = sim->watch.is_open;
+    call(sim);
+    sim->watch.is_guarded = false;
+    return true;
 }
 
 void harness_sim_watch_open(struct harness_sim *sim)
@@ -107,4 +123,5 @@ void harness_sim_watch_close(struct harness_sim *sim)
         (void)sigaction(crash_signals[i], &watch->old_crash[i], NULL);
     }
     (void)sigaltstack(&watch->old_stack, NULL);
+    watch->is_open = false;
 }

@@ -2,6 +2,7 @@
 #ifndef HARNESS_SIM_JOB_H
 #define HARNESS_SIM_JOB_H
 
+#include <setjmp.h>
 #include <signal.h>
 
 #include "ddpcore/transport/loop.h"
@@ -50,6 +51,8 @@ struct harness_sim_watch {
     uint64_t switch_count; /* of the scheduler, a second of CPU time ago */
     unsigned second_count; /* since then, in the same run of a rank */
     bool is_open;
+    sigjmp_buf guarded; /* while is_guarded, a crash of no rank goes on there */
+    bool is_guarded;
 };
 
 struct harness_sim {
@@ -92,6 +95,8 @@ void harness_sim_rank_leave(struct harness_sim_rank *rank) __attribute__((noretu
 
 /* crash.c */
 void harness_sim_watch_open(struct harness_sim *sim);
+/* Code of the core that no rank runs, between open and close; false: it crashed. */
+bool harness_sim_guard(struct harness_sim *sim, void (*call)(struct harness_sim *sim));
 void harness_sim_watch_close(struct harness_sim *sim);
 
 /* monitor.c */
