@@ -56,6 +56,7 @@ struct harness_sim_watch {
 };
 
 struct harness_sim {
+    bool is_net_broken; /* it crashed as it closed a rank's end */
     struct ddp_mem *mem;
     const struct harness_launch_config *config;
     struct harness_rank_options options;
@@ -96,7 +97,7 @@ void harness_sim_rank_leave(struct harness_sim_rank *rank) __attribute__((noretu
 /* crash.c */
 void harness_sim_watch_open(struct harness_sim *sim);
 /* Code of the core that no rank runs, between open and close; false: it crashed. */
-bool harness_sim_guard(struct harness_sim *sim, void (*call)(struct harness_sim *sim));
+bool harness_sim_guard(struct harness_sim *sim, void (*call)(void *context), void *context);
 void harness_sim_watch_close(struct harness_sim *sim);
 
 /* monitor.c */

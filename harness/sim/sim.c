@@ -156,8 +156,10 @@ static void report(struct harness_sim *sim, enum harness_verdict verdict, const 
                                      sim->scheduler.clock.time_ns);
 }
 
-static void destroy_net(struct harness_sim *sim)
+static void destroy_net(void *context)
 {
+    const struct harness_sim *sim = context;
+
     ddp_loop_net_destroy(sim->net);
 }
 
@@ -175,7 +177,7 @@ static void close_net(struct harness_sim *sim, bool is_told)
         sim->net = NULL;
         sim->net_pool = NULL;
     }
-    if (sim->net != NULL && !harness_sim_guard(sim, destroy_net)) {
+    if (sim->net != NULL && (sim->is_net_broken || !harness_sim_guard(sim, destroy_net, sim))) {
         report(sim, HARNESS_VERDICT_CRASH_STORE, "the store or the messages crashed at their end",
                ddp_mem_pool_block_count(sim->net_pool));
         sim->net_pool = NULL;
