@@ -72,18 +72,6 @@ static void on_second(int signal_number)
     }
 }
 
-bool harness_sim_guard(struct harness_sim *sim, void (*call)(void *context), void *context)
-{
-    DDP_ASSERT(!sim->watch.is_guarded);
-    if (sigsetjmp(sim->watch.guarded, 1) != 0) {
-        return false;
-    }
-    sim->watch.is_guarded = sim->watch.is_open;
-    call(context);
-    sim->watch.is_guarded = false;
-    return true;
-}
-
 void harness_sim_watch_open(struct harness_sim *sim)
 {
     struct harness_sim_watch *watch = &sim->watch;
