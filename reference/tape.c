@@ -172,7 +172,8 @@ ddp_status ref_tape_add_op(struct ref_tape *tape, struct ref_node *node, size_t 
     return ref_tape_add_node(tape, node);
 }
 
-void ref_tape_check_vector(const struct ref_tape *tape, size_t index, size_t columns)
+/* A parameter of one dimension, with an element for each column. */
+static void check_vector(const struct ref_tape *tape, size_t index, size_t columns)
 {
     DDP_ASSERT(index < tape->param_count && tape->params[index].dtype == DDP_DTYPE_F32);
     DDP_ASSERT(tape->params[index].ndim == 1 && tape->params[index].elem_count == columns);
@@ -230,7 +231,7 @@ ddp_status ref_tape_linear(struct ref_tape *tape, size_t x, size_t weight, size_
 
     ref_tape_check_matrix(tape, weight, in.columns);
     if (bias != REF_NONE) {
-        ref_tape_check_vector(tape, bias, outputs);
+        check_vector(tape, bias, outputs);
     }
     node.weight = weight;
     node.bias = bias;
@@ -268,7 +269,7 @@ static ddp_status scale(struct ref_tape *tape, size_t x, size_t weight, size_t b
     struct ref_node node = ref_node_of(ref_tape_scale_backward, x);
     float *y;
 
-    ref_tape_check_vector(tape, weight, in.columns);
+    check_vector(tape, weight, in.columns);
     node.weight = weight;
     node.bias = bias;
     DDP_TRY(ref_tape_add_op(tape, &node, in.rows, in.columns, out));
@@ -291,7 +292,7 @@ ddp_status ref_tape_scale(struct ref_tape *tape, size_t x, size_t weight, size_t
 
 ddp_status ref_tape_affine(struct ref_tape *tape, size_t x, size_t weight, size_t bias, size_t *out)
 {
-    ref_tape_check_vector(tape, bias, ref_tape_value(tape, x)->columns);
+    check_vector(tape, bias, ref_tape_value(tape, x)->columns);
     return scale(tape, x, weight, bias, out);
 }
 

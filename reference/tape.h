@@ -188,9 +188,7 @@ const struct ref_value *ref_tape_value(const struct ref_tape *tape, size_t value
 /* Integers from the host to the pass's memory. */
 DDP_MUST_USE ddp_status ref_tape_upload(struct ref_tape *tape, const int32_t *host,
                                         size_t elem_count, int32_t **out);
-/* Parameter `index` is a vector of one element for each column; or it has `rows` rows of so many
- * elements, whatever its shape. */
-void ref_tape_check_vector(const struct ref_tape *tape, size_t index, size_t columns);
+/* Asserts that parameter `index` is f32 and has rows of `columns` elements, whatever its shape. */
 void ref_tape_check_matrix(const struct ref_tape *tape, size_t index, size_t columns);
 
 /* --- and their backward: tape_backward.c ------------------------------------------------------ */
@@ -204,8 +202,6 @@ DDP_MUST_USE ddp_status ref_tape_contribute_copy(struct ref_tape *tape, struct r
                                                  const float *dy);
 /* params[index].grad has received one contribution. */
 DDP_MUST_USE ddp_status ref_tape_param_done(struct ref_tape *tape, size_t index);
-/* bias.grad += or = the sum of dy's rows, weight.grad += or = that of dy * x; REF_NONE: not. */
-DDP_MUST_USE ddp_status ref_tape_bias_backward(struct ref_tape *tape, const struct ref_node *node);
 DDP_MUST_USE ddp_status ref_tape_linear_backward(struct ref_tape *tape,
                                                  const struct ref_node *node);
 DDP_MUST_USE ddp_status ref_tape_relu_backward(struct ref_tape *tape, const struct ref_node *node);

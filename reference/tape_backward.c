@@ -66,7 +66,8 @@ ddp_status ref_tape_param_done(struct ref_tape *tape, size_t index)
     return observer->grad_ready(observer->context, index);
 }
 
-ddp_status ref_tape_bias_backward(struct ref_tape *tape, const struct ref_node *node)
+/* bias.grad += or = the sum of dy's rows, weight.grad += or = that of dy * x; REF_NONE: not. */
+static ddp_status bias_backward(struct ref_tape *tape, const struct ref_node *node)
 {
     struct ddp_device *device = tape->device;
     const struct ref_value *out = &tape->values[node->out];
@@ -98,7 +99,7 @@ ddp_status ref_tape_linear_backward(struct ref_tape *tape, const struct ref_node
                             .beta = weight->is_grad_defined ? 1.0F : 0.0F,
                             .c = weight->grad};
 
-    DDP_TRY(ref_tape_bias_backward(tape, node));
+    DDP_TRY(bias_backward(tape, node));
     DDP_TRY(device->math->gemm(device, NULL, &gemm));
     DDP_TRY(ref_tape_param_done(tape, node->weight));
     if (x->grad == NULL) {
@@ -136,7 +137,7 @@ ddp_status ref_tape_scale_backward(struct ref_tape *tape, const struct ref_node 
     const struct ref_value *out = &tape->values[node->out];
     struct ddp_param *weight = &tape->params[node->weight];
 
-    DDP_TRY(ref_tape_bias_backward(tape, node));
+    DDP_TRY(bias_backward(tape, node));
     DDP_TRY(device->math->dot_columns(device, NULL, weight->grad, out->grad, x->data, x->rows,
                                       x->columns, weight->is_grad_defined));
     DDP_TRY(ref_tape_param_done(tape, node->weight));

@@ -60,7 +60,8 @@ install(FILES "${CMAKE_BINARY_DIR}/package/ddproveConfig.cmake"
 if(TARGET ddprove_ddpcore)
     install(TARGETS ddprove_ddpcore ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
     install(FILES harness/guest/ddpcore/ddprove_ddpcore.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
-    install(FILES harness/guest/example/core_trainer.c DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
+    install(FILES harness/guest/example/core_trainer.c harness/guest/example/core_model.c
+        harness/guest/example/core_model.h DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
 endif()
 
 # For pkg-config, wherever the prefix is moved to.

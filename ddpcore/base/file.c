@@ -206,7 +206,8 @@ static ddp_status system_read_all(struct ddp_files *files, const char *path, str
 
     (void)files;
     do {
-        fd = open(path, O_RDONLY | O_CLOEXEC);
+        /* A FIFO would be waited for until somebody writes into it. */
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     } while (fd < 0 && errno == EINTR);
     if (fd < 0) {
         return fail_path(err, "cannot open", path);

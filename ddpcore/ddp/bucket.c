@@ -151,22 +151,6 @@ static ddp_status create_pytorch(struct ddp_mem *mem, const struct ddp_param *pa
     return status;
 }
 
-ddp_status ddp_layout_create(struct ddp_mem *mem, const struct ddp_param *params,
-                             size_t param_count, const struct ddp_config *config,
-                             struct ddp_layout *out)
-{
-    DDP_ASSERT(config->bucket_cap_bytes > 0 && config->first_bucket_cap_bytes > 0);
-    if (config->bucket_order == DDP_BUCKET_ORDER_PYTORCH) {
-        return create_pytorch(mem, params, param_count, config, out);
-    }
-    if (config->is_delayed != NULL) {
-        return ddp_layout_create_delayed(mem, params, param_count, config, out);
-    }
-    DDP_TRY(alloc_layout(mem, params, param_count, out));
-    assign(params, param_count, config, out);
-    return DDP_OK;
-}
-
 /* The parameters at places [first, first + count) of the order as a bucket. */
 static bool adopt_bucket(const struct ddp_param *params, size_t param_count, const int32_t *order,
                          size_t first, size_t count, struct ddp_layout *layout)
@@ -335,9 +319,10 @@ static void list_layout(const struct kept *kept, const struct ddp_layout *layout
     }
 }
 
-ddp_status ddp_layout_create_delayed(struct ddp_mem *mem, const struct ddp_param *params,
-                                     size_t param_count, const struct ddp_config *config,
-                                     struct ddp_layout *out)
+/* ddp_layout_create of a config that delays parameters. */
+static ddp_status create_delayed(struct ddp_mem *mem, const struct ddp_param *params,
+                                 size_t param_count, const struct ddp_config *config,
+                                 struct ddp_layout *out)
 {
     struct ddp_config plain = *config;
     struct ddp_layout layout = {.buckets = NULL};
@@ -368,4 +353,20 @@ ddp_status ddp_layout_create_delayed(struct ddp_mem *mem, const struct ddp_param
     kept_fini(&kept);
     ddp_mem_free(mem, lists);
     return status;
+}
+
+ddp_status ddp_layout_create(struct ddp_mem *mem, const struct ddp_param *params,
+                             size_t param_count, const struct ddp_config *config,
+                             struct ddp_layout *out)
+{
+    DDP_ASSERT(config->bucket_cap_bytes > 0 && config->first_bucket_cap_bytes > 0);
+    if (config->bucket_order == DDP_BUCKET_ORDER_PYTORCH) {
+        return create_pytorch(mem, params, param_count, config, out);
+    }
+    if (config->is_delayed != NULL) {
+        return create_delayed(mem, params, param_count, config, out);
+    }
+    DDP_TRY(alloc_layout(mem, params, param_count, out));
+    assign(params, param_count, config, out);
+    return DDP_OK;
 }

@@ -52,12 +52,6 @@ DDP_MUST_USE ddp_status ddp_bucket_assign_config(struct ddp_mem *mem,
                                                  const int32_t *walk, const size_t caps[2],
                                                  int32_t *out_order, int32_t *out_sizes,
                                                  size_t *out_count);
-/* ddp_layout_create of a config that delays parameters. */
-DDP_MUST_USE ddp_status ddp_layout_create_delayed(struct ddp_mem *mem,
-                                                  const struct ddp_param *params,
-                                                  size_t param_count,
-                                                  const struct ddp_config *config,
-                                                  struct ddp_layout *out);
 /* The layout that such a list describes. Errors: E_INVALID (it does not hold each parameter once,
  * or a bucket is empty or of several types), E_NOMEM. */
 DDP_MUST_USE ddp_status ddp_layout_adopt(struct ddp_mem *mem, const struct ddp_param *params,

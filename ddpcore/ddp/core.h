@@ -138,9 +138,8 @@ void ddp_graph_begin(struct ddp *ddp); /* a backward pass begins */
 bool ddp_graph_count(struct ddp *ddp, size_t param);
 void ddp_graph_end(struct ddp *ddp); /* what was counted is noted */
 
-/* view.c. Where a parameter lies in its bucket; whether its gradient is there. */
+/* view.c. Where a parameter lies in its bucket. */
 void *ddp_view_of(const struct ddp *ddp, size_t param);
-bool ddp_view_is(const struct ddp *ddp, size_t param);
 DDP_MUST_USE ddp_status ddp_view_open(struct ddp *ddp);
 /* Move the gradients that lie elsewhere into the buckets in force. */
 DDP_MUST_USE ddp_status ddp_view_attach(struct ddp *ddp);

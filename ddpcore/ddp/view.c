@@ -16,7 +16,7 @@ void *ddp_view_of(const struct ddp *ddp, size_t param)
     return (unsigned char *)bucket->data + offset * ddp_dtype_size_bytes(bucket->dtype);
 }
 
-bool ddp_view_is(const struct ddp *ddp, size_t param)
+static bool is_view(const struct ddp *ddp, size_t param)
 {
     return ddp->config.gradient_as_bucket_view &&
            ddp->params[param].grad == ddp_view_of(ddp, param);
@@ -86,7 +86,7 @@ ddp_status ddp_view_save(struct ddp *ddp, size_t param)
 {
     const size_t size_bytes = ddp_param_size_bytes(&ddp->params[param]);
     const bool is_stale =
-        ddp_view_is(ddp, param) && ddp->params[param].is_grad_defined && !ddp->local_used[param];
+        is_view(ddp, param) && ddp->params[param].is_grad_defined && !ddp->local_used[param];
 
     if (ddp->is_saved == NULL) {
         return DDP_OK;
@@ -104,7 +104,7 @@ ddp_status ddp_view_restore(struct ddp *ddp, size_t param)
     if (ddp->is_saved == NULL || !ddp->is_saved[param]) {
         return DDP_OK;
     }
-    DDP_ASSERT(ddp_view_is(ddp, param) && ddp->params[param].is_grad_defined);
+    DDP_ASSERT(is_view(ddp, param) && ddp->params[param].is_grad_defined);
     ddp->is_saved[param] = false;
     return ddp->device->ops->copy(ddp->device, NULL, ddp->params[param].grad,
                                   (unsigned char *)ddp->saved + ddp->saved_at[param],
@@ -118,7 +118,7 @@ void ddp_view_close(struct ddp *ddp)
     for (size_t i = 0; ddp->own_grads != NULL && i < ddp->param_count; i++) {
         struct ddp_param *param = &ddp->params[i];
 
-        if (!ddp_view_is(ddp, i)) {
+        if (!is_view(ddp, i)) {
             continue; /* the caller has put it elsewhere */
         }
         if (param->is_grad_defined && param->elem_count > 0 &&

@@ -39,8 +39,8 @@ void ddp_links_await(struct ddp_links *links, uint64_t key, uint64_t number);
 
 /* How many messages have been sent to that rank of that group; 0: not known. */
 uint64_t ddp_links_sent_to(const struct ddp_links *links, uint64_t key);
-/* The same, where 0 of a rank to which nothing was sent is known: false if it may have been
- * forgotten. */
+/* The same, and whether it is known: true with 0 if nothing was ever sent there; false if that rank
+ * may be one of those that are no longer remembered. */
 bool ddp_links_knows(const struct ddp_links *links, uint64_t key, uint64_t *out_sent);
 
 #ifdef __cplusplus

@@ -6,21 +6,21 @@
 
 /* Lies in front of the memory that is handed out. One cache line: what is behind it stays aligned.
  */
-struct ddp_block {
-    struct ddp_block *next, *previous;
+struct ddp_blocks_item {
+    struct ddp_blocks_item *next, *previous;
     size_t size_bytes;
-    char pad[DDP_CACHE_LINE_BYTES - 2 * sizeof(struct ddp_block *) - sizeof(size_t)];
+    char pad[DDP_CACHE_LINE_BYTES - 2 * sizeof(struct ddp_blocks_item *) - sizeof(size_t)];
 };
-_Static_assert(sizeof(struct ddp_block) == DDP_CACHE_LINE_BYTES, "one cache line");
+_Static_assert(sizeof(struct ddp_blocks_item) == DDP_CACHE_LINE_BYTES, "one cache line");
 
 void *ddp_blocks_alloc(struct ddp_blocks *blocks, struct ddp_mem *mem, size_t size_bytes)
 {
-    struct ddp_block *block;
+    struct ddp_blocks_item *block;
 
     if (size_bytes == 0 || size_bytes > SIZE_MAX - sizeof *block) {
         return NULL;
     }
-    block = (struct ddp_block *)mem->alloc(mem, sizeof *block + size_bytes);
+    block = (struct ddp_blocks_item *)mem->alloc(mem, sizeof *block + size_bytes);
     if (block == NULL) {
         return NULL;
     }
@@ -37,7 +37,7 @@ void *ddp_blocks_alloc(struct ddp_blocks *blocks, struct ddp_mem *mem, size_t si
 
 void ddp_blocks_free(struct ddp_blocks *blocks, struct ddp_mem *mem, void *data)
 {
-    struct ddp_block *block = (struct ddp_block *)data - 1;
+    struct ddp_blocks_item *block = (struct ddp_blocks_item *)data - 1;
 
     DDP_ASSERT(block->next == NULL || block->next->previous == block);
     DDP_ASSERT((block->previous == NULL) == (blocks->first == block));
@@ -61,7 +61,7 @@ void ddp_blocks_fini(struct ddp_blocks *blocks, struct ddp_mem *mem)
 
 size_t ddp_blocks_size(const void *data)
 {
-    const struct ddp_block *block = (const struct ddp_block *)data - 1;
+    const struct ddp_blocks_item *block = (const struct ddp_blocks_item *)data - 1;
 
     DDP_ASSERT(block->size_bytes > 0);
     return block->size_bytes;
@@ -69,7 +69,7 @@ size_t ddp_blocks_size(const void *data)
 
 bool ddp_blocks_hold(const struct ddp_blocks *blocks, const void *data)
 {
-    for (const struct ddp_block *at = blocks->first; at != NULL; at = at->next) {
+    for (const struct ddp_blocks_item *at = blocks->first; at != NULL; at = at->next) {
         if ((uintptr_t)data - (uintptr_t)(at + 1) < at->size_bytes) {
             return true;
         }

@@ -8,11 +8,11 @@
 
 #include "ddpcore/base/mem.h"
 
-struct ddp_block;
+struct ddp_blocks_item;
 
 /* Zero: none yet. Only these functions read it. */
 struct ddp_blocks {
-    struct ddp_block *first;
+    struct ddp_blocks_item *first;
 };
 
 /* size_bytes of host memory, 64-byte aligned, zero-filled; NULL when exhausted, or for no bytes. */

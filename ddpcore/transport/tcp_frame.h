@@ -1,8 +1,9 @@
 /* The tcp transport's frames, and the reader that takes them from a stream in whatever pieces they
  * come. Internal; pure memory, so that it can be tested and fuzzed without a socket.
  *
- *   header, little endian: u32 magic | u32 kind | u64 payload bytes | u64 word[3] | u64 payload
- * hash | u64 hash of what stands before, seeded with nonce and number | payload
+ *   header, little endian: u32 magic | u32 kind | u64 payload bytes | u64 word[3] |
+ *     u64 payload hash | u64 hash of what stands before, seeded with nonce and number
+ *   payload
  *
  * number counts the frames of one direction of one connection, the greeting included. */
 #ifndef DDPCORE_TRANSPORT_TCP_FRAME_H

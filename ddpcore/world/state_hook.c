@@ -5,6 +5,15 @@
 
 #include "ddpcore/ddp/hook.h"
 
+static const struct ddp_param *tensor_of(struct ddp *ddp, size_t index)
+{
+    size_t count;
+    const struct ddp_param *tensors = ddp_hook_state(ddp, &count);
+
+    DDP_ASSERT(index < count);
+    return &tensors[index];
+}
+
 static uint32_t rows_of(const struct ddp_world *world, struct ddp *ddp, size_t index)
 {
     return ddp_hook_state_is_own(ddp, index) ? world->where.world_size : 1;
@@ -24,10 +33,7 @@ size_t ddp_world_hook_bytes(const struct ddp_world *world, struct ddp *ddp)
     size_t size_bytes = 0;
 
     for (size_t i = 0; i < count; i++) {
-        size_t state_count;
-
-        size_bytes +=
-            rows_of(world, ddp, i) * ddp_param_size_bytes(&ddp_hook_state(ddp, &state_count)[i]);
+        size_bytes += rows_of(world, ddp, i) * ddp_param_size_bytes(tensor_of(ddp, i));
     }
     return size_bytes;
 }
@@ -35,10 +41,8 @@ size_t ddp_world_hook_bytes(const struct ddp_world *world, struct ddp *ddp)
 ddp_status ddp_world_hook_name(struct ddp *ddp, size_t index, struct ddp_mem *mem,
                                struct ddp_text *out)
 {
-    size_t count;
-
     ddp_text_init(out, mem);
-    ddp_text_add(out, "hook.%s", ddp_hook_state(ddp, &count)[index].name);
+    ddp_text_add(out, "hook.%s", tensor_of(ddp, index)->name);
     return out->is_failed ? DDP_E_NOMEM : DDP_OK;
 }
 
@@ -46,8 +50,7 @@ ddp_status ddp_world_hook_name(struct ddp *ddp, size_t index, struct ddp_mem *me
 static ddp_status gather(struct ddp_world *world, struct ddp *ddp, size_t index, char *block)
 {
     struct ddp_device *device = world->device;
-    size_t count;
-    const size_t size_bytes = ddp_param_size_bytes(&ddp_hook_state(ddp, &count)[index]);
+    const size_t size_bytes = ddp_param_size_bytes(tensor_of(ddp, index));
     const size_t rows = world->where.world_size;
     void *all = NULL;
     ddp_status status;
@@ -65,8 +68,7 @@ static ddp_status gather(struct ddp_world *world, struct ddp *ddp, size_t index,
 static ddp_status add(struct ddp *ddp, size_t index, uint64_t rows, const char *block,
                       struct ddp_state_dict *dict)
 {
-    size_t count;
-    const struct ddp_param *tensor = &ddp_hook_state(ddp, &count)[index];
+    const struct ddp_param *tensor = tensor_of(ddp, index);
     const uint64_t shape[2] = {rows, tensor->elem_count};
     const bool is_own = ddp_hook_state_is_own(ddp, index);
     struct ddp_text name;
@@ -86,8 +88,7 @@ ddp_status ddp_world_hook_fill(struct ddp_world *world, struct ddp *ddp, char *b
     const size_t count = ddp_world_hook_count(ddp);
 
     for (size_t i = 0; i < count; i++) {
-        size_t state_count;
-        const struct ddp_param *tensor = &ddp_hook_state(ddp, &state_count)[i];
+        const struct ddp_param *tensor = tensor_of(ddp, i);
 
         if (ddp_hook_state_is_own(ddp, i)) {
             DDP_TRY(gather(world, ddp, i, block));
@@ -120,8 +121,7 @@ ddp_status ddp_world_hook_check(const struct ddp_world *world, struct ddp *ddp,
     const size_t count = ddp_world_hook_count(ddp);
 
     for (size_t i = 0; i < count; i++) {
-        size_t state_count;
-        const struct ddp_param *tensor = &ddp_hook_state(ddp, &state_count)[i];
+        const struct ddp_param *tensor = tensor_of(ddp, i);
         const bool is_own = ddp_hook_state_is_own(ddp, i);
         const uint64_t shape[2] = {world->where.world_size, tensor->elem_count};
         const struct ddp_tensor_entry *entry;
@@ -146,8 +146,7 @@ ddp_status ddp_world_hook_take(struct ddp_world *world, struct ddp *ddp,
     const size_t count = ddp_world_hook_count(ddp);
 
     for (size_t i = 0; i < count; i++) {
-        size_t state_count;
-        const struct ddp_param *tensor = &ddp_hook_state(ddp, &state_count)[i];
+        const struct ddp_param *tensor = tensor_of(ddp, i);
         const size_t size_bytes = ddp_param_size_bytes(tensor);
         const size_t row = ddp_hook_state_is_own(ddp, i) ? world->where.rank : 0;
         const struct ddp_tensor_entry *entry;

@@ -21,10 +21,12 @@ DDP_MUST_USE ddp_status ddp_world_hook_fill(struct ddp_world *world, struct ddp 
 /* "hook.<name>" of tensor `index`. out: initialised, also after an error. */
 DDP_MUST_USE ddp_status ddp_world_hook_name(struct ddp *ddp, size_t index, struct ddp_mem *mem,
                                             struct ddp_text *out);
-/* Compare all, then write all: this rank's own. */
+/* Compares all tensors with the file's, whose names the caller has compared; err says what is
+ * wrong. Errors: E_SHAPE. */
 DDP_MUST_USE ddp_status ddp_world_hook_check(const struct ddp_world *world, struct ddp *ddp,
                                              const struct ddp_state_dict *dict,
                                              struct ddp_err *err);
+/* Fills the hook's tensors from the file, with this rank's own rows; after the check. */
 DDP_MUST_USE ddp_status ddp_world_hook_take(struct ddp_world *world, struct ddp *ddp,
                                             const struct ddp_state_dict *dict);
 

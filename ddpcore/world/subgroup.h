@@ -2,14 +2,16 @@
  * loss.
  *
  * A job that goes on after ranks have died:
- *   ddp_backward_end says E_PEER_DIED (or whatever revoked the group), on every rank that lives
- *   ddp_destroy(ddp)                     ends what is under way
- *   ddp_world_survivors(...)             who goes on, the same list on all of them
- *   ddp_subgroup_open(..., that list, ...)
- *   ddp_create on the new group          parameters are its member 0's; averages are over its
- * members Ranks may be a step apart then, as some had all buckets and others not: compare steps,
- * and take optimizer state from one rank, or from a checkpoint. What the dead ranks' shards held is
- * missing until the sampler is told of the new world. More ranks can only join at a start from a
+ *   ddp_backward_end        says E_PEER_DIED (or what revoked the group), on every rank that lives
+ *   ddp_destroy             ends what is under way
+ *   ddp_world_survivors     who goes on, the same list on all of them
+ *   ddp_subgroup_open       of that list
+ *   ddp_create              on the new group: parameters are its member 0's, averages are over
+ *                           its members
+ *
+ * Ranks may be a step apart then, as some had all buckets and others not: compare steps, and take
+ * optimizer state from one rank, or from a checkpoint. What the dead ranks' shards held is missing
+ * until the sampler is told of the new world. More ranks can only join at a start from a
  * checkpoint.
  *
  * The world's group is closed with the world. Engines: schedules over shared memory; for NCCL see
@@ -37,7 +39,7 @@ DDP_MUST_USE ddp_status ddp_subgroup_open(struct ddp_world *world, const char *n
  * or is known to be dead; those that did neither until settle_ns after the first one came are left
  * out, too. out_ranks: uint32[loss->rank_count], rising. Errors: E_STATE (the group has not
  * failed), E_MEMBER (the others have left this rank out: it came too late), E_TIMEOUT (whoever
- * decides died meanwhile), those of the store: whose rank 0 hosts it cannot lose rank 0. */
+ * decides died meanwhile), those of the store: if rank 0 hosts it, a job cannot lose rank 0. */
 DDP_MUST_USE ddp_status ddp_world_survivors(struct ddp_world *world,
                                             const struct ddp_lost_group *loss, uint32_t *out_ranks,
                                             uint32_t *out_count, struct ddp_err *err);

@@ -148,7 +148,7 @@ static ddp_status adopt(const struct place *place, const char *members_key, uint
 
     DDP_TRY(ddp_store_get(place->env, place->store, members_key, value, &value_bytes, deadline_ns));
     if (value_bytes > place->loss->rank_count * sizeof(*out_ranks)) {
-        return DDP_E_MEMBER;
+        return DDP_E_CORRUPT; /* the others' loss is of a larger group */
     }
     memcpy(out_ranks, value, value_bytes);
     *out_count = (uint32_t)(value_bytes / sizeof(*out_ranks));

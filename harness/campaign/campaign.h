@@ -71,15 +71,15 @@ struct harness_campaign_config {
     void (*progress)(void *context, const struct harness_campaign_progress *progress);
 };
 /* Run what is left of the shard, then merge out_dir with itself. *out_signal: the signal that
- * ended it early, or 0. Errors: E_EXISTS-like E_STATE if the shard is there and is not to be
- * resumed, or is another campaign's; E_IO, E_NOMEM. */
+ * ended it early, or 0. Errors: E_STATE (the shard is there and is not to be resumed, or is
+ * another campaign's), E_IO, E_NOMEM. */
 DDP_MUST_USE ddp_status harness_campaign_run(const struct harness_campaign_config *config,
                                              int *out_signal, struct ddp_err *err);
 
-/* Put the results of shards together (out_dir NULL: only to count them): every "shard.*.txt" of the
- * folders, in order of cases, into out_dir/results.txt, and the plans of failed cases into
- * out_dir/failed. Doing it again changes nothing. summary: counts, signatures with their first
- * cases, missing shards and cases. */
+/* Put the results of shards together (out_dir NULL: only to count them, and what is missing of
+ * those that are there): every "shard.*.txt" of the folders, in order of cases, into
+ * out_dir/results.txt, and the plans of failed cases into out_dir/failed. Doing it again changes
+ * nothing. summary: counts, signatures with their first cases, missing shards and cases. */
 struct harness_campaign_summary {
     uint64_t counts[HARNESS_OUTCOME_SKIP + 1];
     uint64_t case_count, missing_count;

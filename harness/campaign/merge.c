@@ -176,14 +176,26 @@ static ddp_status print_failures(const struct merge *merge, const char *out_dir,
     return DDP_OK;
 }
 
-/* Shards that no folder has, and cases that the shards that are there lack. */
-static void print_missing(const struct merge *merge, struct harness_campaign_summary *summary,
-                          struct ddp_text *out)
+/* Cases of a shard: 0 <= shard + k * shard_count < case_count. */
+static uint64_t shard_cases(const struct harness_campaign_head *head, uint32_t shard)
 {
-    uint64_t wanted = merge->head.case_count * harness_campaign_head_drivers(&merge->head);
+    return shard >= head->case_count ? 0 : (head->case_count - shard - 1) / head->shard_count + 1;
+}
 
-    summary->missing_count = wanted - merge->lines.count;
+/* Shards that no folder has, if all are due, and the answers that the due ones lack. */
+static void print_missing(const struct merge *merge, bool are_all_due,
+                          struct harness_campaign_summary *summary, struct ddp_text *out)
+{
+    uint64_t wanted = 0;
+
     for (uint32_t shard = 0; shard < merge->head.shard_count; shard++) {
+        if (are_all_due || merge->is_shard[shard]) {
+            wanted +=
+                shard_cases(&merge->head, shard) * harness_campaign_head_drivers(&merge->head);
+        }
+    }
+    summary->missing_count = wanted - merge->lines.count;
+    for (uint32_t shard = 0; are_all_due && shard < merge->head.shard_count; shard++) {
         if (!merge->is_shard[shard]) {
             ddp_text_add(out, "shard %" PRIu32 "/%" PRIu32 " is missing\n", shard,
                          merge->head.shard_count);
@@ -228,7 +240,7 @@ static ddp_status conclude(struct merge *merge, const char *const *dirs, size_t 
         }
     }
     summary->case_count = merge->lines.count;
-    print_missing(merge, summary, out);
+    print_missing(merge, out_dir != NULL, summary, out);
     compare_drivers(merge, summary, out);
     DDP_TRY(print_failures(merge, out_dir != NULL ? out_dir : dirs[0], out));
     return out->is_failed ? DDP_E_NOMEM : DDP_OK;

@@ -11,18 +11,21 @@
 #include "harness/cell/stage.h"
 #include "harness/judge/judge.h"
 
-/* Where the samples go on: what all ranks had not used of the epoch when the first step of the new
- * group was due. Worked out from the plan, not from what ranks say. */
-static void move_start(const struct harness_cell *cell, uint32_t first_step,
-                       struct harness_plan *plan)
+void harness_stage_move_start(const struct harness_cell *cell, uint32_t steps_done,
+                              struct harness_plan *plan)
 {
     const struct ref_shard_config *shard = &cell->job.shard;
-    const uint64_t done = (uint64_t)first_step * cell->job.micro_batches;
+    const uint64_t done = (uint64_t)steps_done * cell->job.micro_batches;
     const uint64_t rows = cell->plan.job.batch_per_rank[0];
     const uint64_t cut = shard->drop_last ? 0 : shard->world_size - 1u;
     const uint64_t each = (shard->sample_count + cut) / shard->world_size;
     const uint64_t batches = (each + rows - 1) / rows;
 
+    for (uint32_t r = 0; r < shard->world_size; r++) {
+        if (shard->shard_size != NULL || shard->batch_rows[r] != rows) {
+            return;
+        }
+    }
     if (done > 0 && batches > 0) {
         plan->job.start_index = done;
         plan->job.start_epoch = done / batches;
@@ -56,7 +59,7 @@ static ddp_status open_after(const struct harness_cell *cell, const struct harne
     after->restored_step = parting->first_step;
     memset(&after->trace, 0, sizeof after->trace);
     DDP_TRY(harness_plan_continue(cell->mem, &cell->plan, &who, &after->plan));
-    move_start(cell, parting->first_step, &after->plan);
+    harness_stage_move_start(cell, parting->first_step, &after->plan);
     move_hits(before, &after->plan);
     DDP_TRY(harness_stage_prepare(after, err));
     return harness_trace_after(&cell->trace, parting, after->program.hash, &after->trace);

@@ -3,7 +3,8 @@
 
 #include "harness/cell/stage.h"
 
-uint64_t harness_stage_first_fault_ns(const struct harness_cell *cell)
+/* When the first fault that does something fired; 0: none did. */
+static uint64_t first_fault_ns(const struct harness_cell *cell)
 {
     uint64_t first_ns = 0;
 
@@ -25,7 +26,7 @@ static void survivors(struct harness_cell *cell, struct harness_judge_facts *out
     const struct harness_trace *trace = &cell->trace;
     ddp_status expected = cell->plan.expect.survivors.status;
     struct harness_rank_set injected = harness_rank_set_in(cell->mem);
-    uint64_t fired_ns = harness_stage_first_fault_ns(cell);
+    uint64_t fired_ns = first_fault_ns(cell);
 
     harness_plan_injected(&cell->plan, HARNESS_RUN_FIRST, &injected);
     out->is_survivor_status_met = true;

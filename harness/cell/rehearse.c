@@ -41,13 +41,27 @@ static ddp_status check_names(const struct harness_cell *cell, const struct harn
     return DDP_OK;
 }
 
-static ddp_status check_expected_names(const struct harness_cell *cell, struct ddp_err *err)
+static ddp_status check_op(const struct harness_cell *cell, const struct harness_expect_op *op,
+                           struct ddp_err *err)
+{
+    const size_t bucket_max = harness_program_bucket_max(&cell->program);
+
+    DDP_TRY(check_names(cell, &op->params, err));
+    return op->bucket < (int64_t)bucket_max
+               ? DDP_OK
+               : ddp_err_set(err, DDP_E_INVALID,
+                             "expect: bucket %" PRId64
+                             " cannot be named: the job has %zu, counted from 0",
+                             op->bucket, bucket_max);
+}
+
+static ddp_status check_expected_ops(const struct harness_cell *cell, struct ddp_err *err)
 {
     const struct harness_expect *expect = &cell->plan.expect;
 
-    DDP_TRY(check_names(cell, &expect->op.params, err));
+    DDP_TRY(check_op(cell, &expect->op, err));
     for (size_t i = 0; i < expect->findings.count; i++) {
-        DDP_TRY(check_names(cell, &expect->findings.items[i].op.params, err));
+        DDP_TRY(check_op(cell, &expect->findings.items[i].op, err));
     }
     return DDP_OK;
 }
@@ -87,7 +101,7 @@ static ddp_status rehearse(struct harness_cell *cell, struct ddp_err *err)
     ddp_status status;
 
     DDP_TRY(harness_stage_prepare(cell, err));
-    DDP_TRY(check_expected_names(cell, err));
+    DDP_TRY(check_expected_ops(cell, err));
     if (!is_rehearsed(&cell->plan)) {
         return DDP_OK;
     }

@@ -391,29 +391,6 @@ static ddp_status widen_batches(const struct harness_cell *cell, struct harness_
     return DDP_OK;
 }
 
-/* Where the samples go on for another number of ranks: worked out from the first run's plan, not
- * from the file. As many ranks as before go on by the number of the step. */
-static void move_start(const struct harness_cell *cell, struct harness_cell *second)
-{
-    const struct ref_shard_config *shard = &cell->job.shard;
-    const uint64_t done = (uint64_t)second->restored_step * cell->job.micro_batches;
-    const uint64_t rows = cell->plan.job.batch_per_rank[0];
-    const uint64_t cut = shard->drop_last ? 0 : shard->world_size - 1u;
-    const uint64_t each = (shard->sample_count + cut) / shard->world_size;
-    const uint64_t batches = (each + rows - 1) / rows;
-
-    for (uint32_t r = 0; r < shard->world_size; r++) {
-        if (shard->shard_size != NULL || shard->batch_rows[r] != rows) {
-            return;
-        }
-    }
-    if (done > 0 && batches > 0 && second->plan.job.ranks != cell->plan.job.ranks) {
-        second->plan.job.start_index = done;
-        second->plan.job.start_epoch = done / batches;
-        second->plan.job.start_used = done % batches * rows * shard->world_size;
-    }
-}
-
 ddp_status harness_stage_restored(const struct harness_cell *cell, struct harness_cell *second)
 {
     DDP_TRY(checkpoint_steps(second,
@@ -425,7 +402,10 @@ ddp_status harness_stage_restored(const struct harness_cell *cell, struct harnes
     if (cell->plan.restore.ranks != 0) {
         second->plan.job.ranks = cell->plan.restore.ranks;
         DDP_TRY(widen_batches(cell, &second->plan.job));
-        move_start(cell, second);
+    }
+    /* As many ranks as before go on by the number of the step. */
+    if (second->plan.job.ranks != cell->plan.job.ranks) {
+        harness_stage_move_start(cell, second->restored_step, &second->plan);
     }
     return take_faults(cell, &second->plan);
 }

@@ -131,13 +131,16 @@ ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_resto
 
 /* Turn a copy of the first run's cell into that of its restore run. Errors: E_NOMEM. */
 ddp_status harness_stage_restored(const struct harness_cell *cell, struct harness_cell *second);
+/* continued.c: where another number of ranks finds its samples behind so many steps of the cell:
+ * at what its ranks together have not used of the epoch. Worked out from the plan, not from what
+ * ranks or files say. Nothing is moved where ranks have shares or batches of different sizes. */
+void harness_stage_move_start(const struct harness_cell *cell, uint32_t steps_done,
+                              struct harness_plan *plan);
 /* What a checked restore run showed. Sorts its findings. */
 ddp_status harness_stage_conclude(struct harness_cell *second, struct harness_restore_result *out);
 /* Evidence that a restore run lacks is missing in the whole. */
 void harness_stage_adopt_gap(struct harness_cell *cell, const struct harness_cell *second);
 
-/* When the first fault that does something fired; 0 = none did. */
-uint64_t harness_stage_first_fault_ns(const struct harness_cell *cell);
 /* Facts for the judge; arrays live in cell->mem. */
 ddp_status harness_stage_facts(struct harness_cell *cell,
                                const struct harness_restore_result *restore,

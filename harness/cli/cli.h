@@ -156,6 +156,10 @@ void cli_files_fini(struct cli_files *files);
  * without operands those of the latest run in CLI_RUNS_DIR. Errors: E_NOT_FOUND, E_IO. */
 DDP_MUST_USE ddp_status cli_records_collect(char *const *operands, int operand_count,
                                             struct cli_files *out, struct ddp_err *err);
+/* Dumps and logs: files as given, and all files of folders but hidden ones; sorted, each once.
+ * Errors: E_NOT_FOUND, E_IO, E_NOMEM. */
+DDP_MUST_USE ddp_status cli_dumps_collect(char *const *operands, int operand_count,
+                                          struct cli_files *out, struct ddp_err *err);
 /* Read and parse one file with overrides. */
 DDP_MUST_USE ddp_status cli_scenario_read(const char *path, char *const *sets, size_t set_count,
                                           struct harness_scenario *out, struct ddp_err *err);

@@ -134,8 +134,9 @@ static int load(const struct cli_options *options, struct harness_campaign *out)
     return 0;
 }
 
-/* Merge and print what came out. */
-static int conclude(const char *const *dirs, size_t dir_count, const char *out_dir)
+/* Merge and print what came out. *out_missing: answers that are not there. */
+static int conclude(const char *const *dirs, size_t dir_count, const char *out_dir,
+                    uint64_t *out_missing)
 {
     struct harness_campaign_summary summary;
     struct ddp_err err = {{0}};
@@ -156,17 +157,24 @@ static int conclude(const char *const *dirs, size_t dir_count, const char *out_d
                  out_dir != NULL ? out_dir : "ddprove campaign merge puts the shards together",
                  out_dir != NULL ? "/results.txt" : "");
     code = harness_outcome_exit_code(summary.outcome);
+    *out_missing = summary.missing_count;
     ddp_text_fini(&text);
     return code;
 }
 
+/* A shard that was lost on its way is no success of the whole. */
 static int merge(const struct cli_options *options)
 {
+    uint64_t missing = 0;
+    int code;
+
     if (options->path_count < 2) {
         return cli_usage_error("campaign merge: name the folders of the shards");
     }
-    return conclude((const char *const *)options->paths + 1, (size_t)options->path_count - 1,
-                    options->out_dir != NULL ? options->out_dir : options->paths[1]);
+    code = conclude((const char *const *)options->paths + 1, (size_t)options->path_count - 1,
+                    options->out_dir != NULL ? options->out_dir : options->paths[1], &missing);
+    return code == 0 && missing > 0 ? harness_outcome_exit_code(HARNESS_OUTCOME_INCONCLUSIVE)
+                                    : code;
 }
 
 /* Where results go if nobody says: a folder of this second. */
@@ -196,6 +204,7 @@ static int run(const struct cli_options *options)
     uint64_t started_ns = ddp_clock_now_ns(ddp_clock_monotonic());
     struct ddp_err err = {{0}};
     char out_dir[256];
+    uint64_t missing = 0; /* as --budget, --fail-fast or a signal has it */
     int signal_number = 0;
     int code = load(options, &campaign);
 
@@ -218,7 +227,7 @@ static int run(const struct cli_options *options)
         (void)fputs("\r\033[K", stderr);
     }
     /* Other shards may be at work in the same folder: putting them together is merge's. */
-    code = conclude(&config.out_dir, 1, config.shard_count == 1 ? config.out_dir : NULL);
+    code = conclude(&config.out_dir, 1, config.shard_count == 1 ? config.out_dir : NULL, &missing);
     print_rate(&show, started_ns);
     return signal_number != 0 ? 128 + signal_number : code;
 }

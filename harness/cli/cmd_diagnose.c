@@ -1,7 +1,6 @@
 /* ddprove diagnose: what the dumps and logs of a job that hung say. */
-#include <ftw.h>
+#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -10,55 +9,6 @@
 #include "harness/diagnose/diagnose.h"
 
 enum { FILE_BYTES_MAX = 512 << 20 };
-
-/* nftw has no context argument; only collect sets this, for the length of a call. */
-static struct cli_files *collecting;
-
-static int visit(const char *path, const struct stat *info, int type, struct FTW *walk)
-{
-    char **grown;
-
-    (void)info;
-    if (type != FTW_F || path[walk->base] == '.') {
-        return 0;
-    }
-    grown = realloc(collecting->path, (collecting->count + 1) * sizeof *grown);
-    if (grown == NULL) {
-        return -1;
-    }
-    collecting->path = grown;
-    grown[collecting->count] = strdup(path);
-    return grown[collecting->count++] != NULL ? 0 : -1;
-}
-
-static int compare_paths(const void *left, const void *right)
-{
-    return strcmp(*(char *const *)left, *(char *const *)right);
-}
-
-/* Every file below the operands, sorted. False: it was said why not. */
-static bool collect(const struct cli_options *options, struct cli_files *out)
-{
-    collecting = out;
-    for (int i = 0; i < options->path_count; i++) {
-        struct stat info;
-
-        if (stat(options->paths[i], &info) != 0) {
-            (void)cli_usage_error("%s: there is no such file or folder; name dumps, logs, or a "
-                                  "folder of them",
-                                  options->paths[i]);
-            return false;
-        }
-        if (nftw(options->paths[i], visit, 16, FTW_PHYS) != 0) {
-            (void)cli_usage_error("%s: cannot be read", options->paths[i]);
-            return false;
-        }
-    }
-    if (out->count > 0) {
-        qsort(out->path, out->count, sizeof *out->path, compare_paths);
-    }
-    return true;
-}
 
 /* False: it could not be used, and that was said. */
 static bool read_file(struct harness_diagnosis *diagnosis, const char *path)
@@ -93,11 +43,15 @@ static bool read_file(struct harness_diagnosis *diagnosis, const char *path)
 static bool write_json(const struct harness_diagnosis *diagnosis, const char *path)
 {
     json_t *root = harness_diagnosis_json(diagnosis);
-    bool is_written = root != NULL && json_dump_file(root, path, JSON_INDENT(2)) == 0;
+    bool is_written;
+
+    errno = ENOMEM;
+    is_written = root != NULL && json_dump_file(root, path, JSON_INDENT(2)) == 0;
 
     json_decref(root);
     if (!is_written) {
-        (void)cli_usage_error("%s: cannot be written", path);
+        (void)cli_usage_error("--json %s: %s; name a file in a folder that can be written", path,
+                              strerror(errno));
     }
     return is_written;
 }
@@ -145,14 +99,17 @@ static int conclude(struct harness_diagnosis *diagnosis, const struct cli_option
 int cli_diagnose(const struct cli_options *options)
 {
     struct harness_diagnosis *diagnosis = NULL;
-    struct cli_files files = {NULL, 0};
+    struct cli_files files;
+    struct ddp_err err = {{0}};
     size_t used = 0;
     int code = CLI_EXIT_USAGE;
 
     if (options->path_count == 0) {
         return cli_usage_error("diagnose: name the dumps and logs of the job, or their folder");
     }
-    if (collect(options, &files) && harness_diagnosis_create(&diagnosis) == DDP_OK) {
+    if (cli_dumps_collect(options->paths, options->path_count, &files, &err) != DDP_OK) {
+        (void)cli_usage_error("diagnose: %s", err.text);
+    } else if (harness_diagnosis_create(&diagnosis) == DDP_OK) {
         for (size_t i = 0; i < files.count; i++) {
             used += read_file(diagnosis, files.path[i]);
         }

@@ -300,7 +300,7 @@ static int watch(const struct cli_options *options, const struct harness_exec_co
     struct harness_exec_config config = *given; /* what is added lives as long as this call */
     struct harness_exec_result result;
     struct harness_exec_launch launch;
-    struct harness_learned learned;
+    struct harness_learned learned; /* while config.against is set */
     struct ddp_err err = {{0}};
     const int refused = set_launch(options, &launch, &config);
     ddp_status status;
@@ -309,11 +309,15 @@ static int watch(const struct cli_options *options, const struct harness_exec_co
         return refused;
     }
     config.is_learning = options->record_dir != NULL;
-    status = options->against_dir != NULL
-                 ? harness_exec_read_learned(config.mem, options->against_dir, &learned, &err)
-                 : DDP_OK;
-    config.against = options->against_dir != NULL ? &learned : NULL;
-    status = status == DDP_OK ? harness_exec_run(&config, &result, &err) : status;
+    if (options->against_dir != NULL) {
+        if (harness_exec_read_learned(config.mem, options->against_dir, &learned, &err) != DDP_OK) {
+            (void)fprintf(stderr, "ddprove: --against: %s; name a folder that --record wrote\n",
+                          err.text);
+            return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
+        }
+        config.against = &learned;
+    }
+    status = harness_exec_run(&config, &result, &err);
     if (status != DDP_OK) {
         (void)fprintf(stderr, "ddprove: %s\n",
                       err.text[0] != '\0' ? err.text : ddp_status_text(status));
@@ -351,6 +355,13 @@ int cli_exec(const struct cli_options *options)
         return cli_usage_error("exec: --set, --out (but for --steps and --prove equivalence), "
                                "--json and --junit are of "
                                "scenarios; name one in front of \"--\"");
+    }
+    /* A record that cannot be written is an error before the job, not after it. */
+    if (options->record_dir != NULL && (ddp_files_make_dirs(options->record_dir, &err) != DDP_OK ||
+                                        access(options->record_dir, W_OK) != 0)) {
+        return cli_usage_error("--record %s: %s; name a folder that can be written",
+                               options->record_dir,
+                               err.text[0] != '\0' ? err.text : strerror(errno));
     }
     /* The proof lies within PyTorch's adapter, whatever program starts the ranks. */
     if (harness_exec_load_adapter(

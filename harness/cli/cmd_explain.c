@@ -25,7 +25,13 @@ static json_t *load_verdict(const char *folder)
     }
     verdict = json_load_file(path, 0, &error);
     if (verdict == NULL) {
-        (void)cli_usage_error("%s:%d:%d: %s", path, error.line, error.column, error.text);
+        (void)cli_usage_error("explain: %s:%d:%d: %s; judge the run again: ddprove check %s", path,
+                              error.line, error.column, error.text, folder);
+    } else if (!harness_report_is_verdict(verdict)) {
+        (void)cli_usage_error("explain: %s: is no verdict; judge the run again: ddprove check %s",
+                              path, folder);
+        json_decref(verdict);
+        verdict = NULL;
     }
     return verdict;
 }

@@ -45,7 +45,7 @@ int cli_lint(const struct cli_options *options)
         bad += rehearse(files.path[i], &scenario) ? 0 : 1;
         harness_scenario_fini(&scenario);
     }
-    (void)printf("%zu scenario files, %zu bad\n", files.count, bad);
+    (void)printf("%zu scenario file%s, %zu bad\n", files.count, files.count == 1 ? "" : "s", bad);
     cli_files_fini(&files);
     return bad > 0 ? CLI_EXIT_USAGE : 0;
 }

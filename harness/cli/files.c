@@ -1,4 +1,4 @@
-/* Scenario files: found, read, parsed. */
+/* Files that operands name: scenarios, records, dumps; scenarios read and parsed. */
 #include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
@@ -12,7 +12,7 @@
 
 /* nftw has no context argument; only search sets these, for the length of a call. */
 static struct cli_files *collecting;
-static bool collects_records;
+static enum { SCENARIOS, RECORDS, DUMPS } wanted;
 static char unreadable[4096]; /* what it could not read, or "" */
 
 static ddp_status add_path(struct cli_files *files, const char *path)
@@ -48,6 +48,7 @@ static ddp_status add_folder_of(struct cli_files *files, const char *path)
 static int visit(const char *path, const struct stat *info, int type, struct FTW *walk)
 {
     size_t size = strlen(path);
+    ddp_status status = DDP_OK;
 
     (void)info;
     if (type == FTW_DNR || type == FTW_NS) {
@@ -57,16 +58,20 @@ static int visit(const char *path, const struct stat *info, int type, struct FTW
     if (type != FTW_F) {
         return 0;
     }
-    if (collects_records) {
-        return strcmp(path + walk->base, "verdict.json") != 0 ||
-                       add_folder_of(collecting, path) == DDP_OK
-                   ? 0
-                   : -1;
+    switch (wanted) {
+    case SCENARIOS:
+        status =
+            size > 5 && strcmp(path + size - 5, ".yaml") == 0 ? add_path(collecting, path) : DDP_OK;
+        break;
+    case RECORDS:
+        status = strcmp(path + walk->base, "verdict.json") == 0 ? add_folder_of(collecting, path)
+                                                                : DDP_OK;
+        break;
+    case DUMPS:
+        status = path[walk->base] != '.' ? add_path(collecting, path) : DDP_OK;
+        break;
     }
-    return size <= 5 || strcmp(path + size - 5, ".yaml") != 0 ||
-                   add_path(collecting, path) == DDP_OK
-               ? 0
-               : -1;
+    return status == DDP_OK ? 0 : -1;
 }
 
 static int compare_paths(const void *left, const void *right)
@@ -74,14 +79,12 @@ static int compare_paths(const void *left, const void *right)
     return strcmp(*(char *const *)left, *(char *const *)right);
 }
 
-/* Add what the folder holds: scenario files, or folders of records; sorted. */
-static ddp_status search(const char *folder, bool is_for_records, struct cli_files *out,
-                         struct ddp_err *err)
+/* Add what is wanted of the folder's files, sorted. */
+static ddp_status search(const char *folder, struct cli_files *out, struct ddp_err *err)
 {
     size_t first = out->count;
 
     collecting = out;
-    collects_records = is_for_records;
     unreadable[0] = '\0';
     if (nftw(folder, visit, 16, FTW_PHYS) != 0) {
         return ddp_err_set(err, DDP_E_IO,
@@ -156,6 +159,7 @@ ddp_status cli_files_collect(char *const *operands, int operand_count, struct cl
                              struct ddp_err *err)
 {
     memset(out, 0, sizeof *out);
+    wanted = SCENARIOS;
     for (int i = 0; i < operand_count; i++) {
         struct stat info;
         size_t first = out->count;
@@ -169,7 +173,7 @@ ddp_status cli_files_collect(char *const *operands, int operand_count, struct cl
             DDP_TRY(add_path(out, operands[i]));
             continue;
         }
-        DDP_TRY(search(operands[i], false, out, err));
+        DDP_TRY(search(operands[i], out, err));
         if (out->count == first) {
             return ddp_err_set(err, DDP_E_NOT_FOUND, "%s: holds no *.yaml scenario", operands[i]);
         }
@@ -203,6 +207,7 @@ ddp_status cli_records_collect(char *const *operands, int operand_count, struct 
     char *fallback[] = {latest};
 
     memset(out, 0, sizeof(*out));
+    wanted = RECORDS;
     if (operand_count == 0) {
         DDP_TRY(find_latest(latest, sizeof latest, err));
         operands = fallback;
@@ -212,17 +217,41 @@ ddp_status cli_records_collect(char *const *operands, int operand_count, struct 
         size_t first = out->count;
         struct stat info;
 
-        if (stat(operands[i], &info) != 0 || !S_ISDIR(info.st_mode)) {
+        const int error = stat(operands[i], &info) == 0 ? 0 : errno;
+
+        if (error != 0 || !S_ISDIR(info.st_mode)) {
             return ddp_err_set(err, DDP_E_NOT_FOUND, "%s: %s; name the folder of a run",
-                               operands[i], errno != 0 ? strerror(errno) : "is no folder");
+                               operands[i], error != 0 ? strerror(error) : "is no folder");
         }
-        DDP_TRY(search(operands[i], true, out, err));
+        DDP_TRY(search(operands[i], out, err));
         /* A folder without a verdict may still be checked, if that is all there is of it. */
         if (out->count == first) {
             DDP_TRY(add_path(out, operands[i]));
         }
     }
     return drop_repeated(out);
+}
+
+ddp_status cli_dumps_collect(char *const *operands, int operand_count, struct cli_files *out,
+                             struct ddp_err *err)
+{
+    memset(out, 0, sizeof(*out));
+    wanted = DUMPS;
+    for (int i = 0; i < operand_count; i++) {
+        struct stat info;
+
+        if (stat(operands[i], &info) != 0) {
+            return ddp_err_set(err, DDP_E_NOT_FOUND,
+                               "%s: %s; name dumps, logs, or a folder of them", operands[i],
+                               strerror(errno));
+        }
+        DDP_TRY(S_ISDIR(info.st_mode) ? search(operands[i], out, err) : add_path(out, operands[i]));
+    }
+    DDP_TRY(drop_repeated(out));
+    if (out->count > 0) {
+        qsort(out->path, out->count, sizeof *out->path, compare_paths);
+    }
+    return DDP_OK;
 }
 
 void cli_files_fini(struct cli_files *files)
@@ -239,10 +268,13 @@ ddp_status cli_scenario_read(const char *path, char *const *sets, size_t set_cou
 {
     void *text = NULL;
     size_t size_bytes = 0;
-    ddp_status status;
+    struct ddp_err why = {{0}};
+    ddp_status status = ddp_files_system()->ops->read_all(
+        ddp_files_system(), path, ddp_mem_system(), &text, &size_bytes, &why);
 
-    DDP_TRY(ddp_files_system()->ops->read_all(ddp_files_system(), path, ddp_mem_system(), &text,
-                                              &size_bytes, err));
+    if (status != DDP_OK) {
+        return ddp_err_set(err, status, "%s; name a scenario file that can be read", why.text);
+    }
     status = harness_scenario_parse(text, size_bytes, path, (const char *const *)sets, set_count,
                                     out, err);
     ddp_mem_free(ddp_mem_system(), text);

@@ -264,12 +264,13 @@ static int parse_size(const char *option, const char *text, uint64_t *out)
     const char *unit = length > 1 ? strchr(units, text[length - 1] & ~0x20) : NULL;
     unsigned shift = unit != NULL && *unit != '\0' ? 10 * (unsigned)(unit - units + 1) : 0;
     char number[24];
-    int code;
 
     (void)snprintf(number, sizeof number, "%.*s", (int)(length - (shift > 0 ? 1 : 0)), text);
-    code = cli_parse_number(option, number, 1, UINT64_MAX >> 32, out);
-    *out <<= code == 0 ? shift : 0;
-    return code;
+    if (ddp_text_parse_u64(number, out) != DDP_OK || *out < 1 || *out > UINT64_MAX >> 32) {
+        return cli_usage_error("%s: \"%s\" is no size: bytes, as 512, 32K, 4M or 1G", option, text);
+    }
+    *out <<= shift;
+    return 0;
 }
 
 static int set_min_bytes(struct cli_options *options, const char *text)

@@ -137,7 +137,8 @@ static void run_task(const struct cli_task *task)
     status = harness_cell_run(task->plan, &task->config, &verdict, &err);
     json_decref(verdict);
     if (status != DDP_OK) {
-        (void)fprintf(stderr, "ddprove: %s: %s\n", task->plan->id, err.text);
+        (void)fprintf(stderr, "ddprove: %s: %s\n", task->plan->id,
+                      err.text[0] != '\0' ? err.text : ddp_status_text(status));
     }
 }
 

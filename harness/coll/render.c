@@ -107,9 +107,9 @@ void harness_coll_print(const struct harness_coll_report *report, struct ddp_tex
 
 /* --- pictures --------------------------------------------------------------------------------- */
 
-const struct harness_coll_result *
-harness_coll_first_failure(const struct harness_coll_report *report,
-                           enum harness_coll_property *out_property)
+/* The first property that fails; NULL: none does. */
+static const struct harness_coll_result *first_failure(const struct harness_coll_report *report,
+                                                       enum harness_coll_property *out_property)
 {
     for (int p = 0; p < HARNESS_COLL_PROPERTY_COUNT; p++) {
         if (report->result[p].state == HARNESS_COLL_FAIL) {
@@ -159,7 +159,7 @@ ddp_status harness_coll_print_failure(struct harness_coll_source *source,
                                       struct ddp_text *out, struct ddp_err *err)
 {
     enum harness_coll_property property = HARNESS_COLL_EMITS;
-    const struct harness_coll_result *result = harness_coll_first_failure(report, &property);
+    const struct harness_coll_result *result = first_failure(report, &property);
     struct harness_coll_case test;
 
     if (result == NULL || property == HARNESS_COLL_EMITS || property == HARNESS_COLL_PURE ||

@@ -12,10 +12,6 @@ extern "C" {
 
 /* The table, counterexamples and costs. */
 void harness_coll_print(const struct harness_coll_report *report, struct ddp_text *out);
-/* The first property that fails; NULL: none does. */
-const struct harness_coll_result *
-harness_coll_first_failure(const struct harness_coll_report *report,
-                           enum harness_coll_property *out_property);
 /* Steps and sums of a case, as text or SVG. Errors: of emission, with why; E_NOMEM. */
 DDP_MUST_USE ddp_status harness_coll_print_picture(struct harness_coll_source *source,
                                                    const struct harness_coll_case *test,

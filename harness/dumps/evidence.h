@@ -1,6 +1,6 @@
 /* What dumps and logs of a job say, in one form: groups, calls by rank and sequence, and notes
- * about ranks. Readers add to it (read.h), settling orders it, the analysis (conclude.h) only reads
- * it. All of it lies in one pool and is never freed piece by piece. */
+ * about ranks. Readers add to it (read.h), settling orders it, the analysis (harness/diagnose) only
+ * reads it. All of it lies in one pool and is never freed piece by piece. */
 #ifndef HARNESS_DUMPS_EVIDENCE_H
 #define HARNESS_DUMPS_EVIDENCE_H
 

@@ -79,11 +79,9 @@ static ddp_status describe(struct harness_emulation *e, const struct harness_rou
     return DDP_OK;
 }
 
-struct harness_round harness_lossy_round(const struct harness_emulation *e, uint32_t step,
-                                         size_t bucket, uint32_t number,
+struct harness_round harness_lossy_round(uint32_t step, size_t bucket, uint32_t number,
                                          const struct harness_hook_round *planned, const char *what)
 {
-    (void)e;
     return (struct harness_round){.step = step,
                                   .role = DDP_ROLE_BUCKET,
                                   .index = (uint32_t)bucket,

@@ -11,8 +11,7 @@ extern "C" {
 #endif
 
 /* The number-th round of a bucket; what: "its 8-bit steps", borrowed. */
-struct harness_round harness_lossy_round(const struct harness_emulation *emulation, uint32_t step,
-                                         size_t bucket, uint32_t number,
+struct harness_round harness_lossy_round(uint32_t step, size_t bucket, uint32_t number,
                                          const struct harness_hook_round *planned,
                                          const char *what);
 /* Everything that a rank puts into the bucket is known. */

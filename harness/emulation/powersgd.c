@@ -351,7 +351,7 @@ static void number_rounds(struct squeezed *s)
                                                    s->count[part]};
 
         s->round[part] =
-            harness_lossy_round(s->e, s->step, s->bucket, number, &planned, part_names[part]);
+            harness_lossy_round(s->step, s->bucket, number, &planned, part_names[part]);
         number += s->count[part] > 0 ? 1 : 0;
     }
 }

@@ -128,7 +128,7 @@ ddp_status harness_powersgd_gather(struct harness_emulation *e, uint32_t step)
         const struct harness_hook_round planned = {DDP_COLL_ALL_GATHER, DDP_DTYPE_F32,
                                                    e->buckets.items[b].elem_count};
         struct harness_round round =
-            harness_lossy_round(e, step, b, 0, &planned, "the error that it keeps");
+            harness_lossy_round(step, b, 0, &planned, "the error that it keeps");
         bool is_sent;
 
         round.role = DDP_ROLE_HOOK_STATE;

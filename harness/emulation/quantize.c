@@ -145,8 +145,8 @@ ddp_status harness_quantize_bucket(struct harness_emulation *e, uint32_t step, s
 
     (void)harness_hook_rounds(&e->input->plan->job, e->input->params, &e->assigned[bucket], step,
                               rounds);
-    q.widths = harness_lossy_round(e, step, bucket, 0, &rounds[0], "width and zero point");
-    q.steps = harness_lossy_round(e, step, bucket, 1, &rounds[1], "the gradients in 8 bits");
+    q.widths = harness_lossy_round(step, bucket, 0, &rounds[0], "width and zero point");
+    q.steps = harness_lossy_round(step, bucket, 1, &rounds[1], "the gradients in 8 bits");
     q.given = ddp_mem_array(e->mem, 4 * world, sizeof(*q.given));
     q.given_steps = ddp_mem_array(e->mem, 2 * world, elem_count);
     q.is_known = ddp_mem_array(e->mem, world, sizeof(*q.is_known));

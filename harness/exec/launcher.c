@@ -51,13 +51,19 @@ static void prepare_torchrun(const char *program, struct harness_exec_launch *ou
     }
 }
 
+/* A program other than ddprove and the command itself starts the ranks. */
+static bool is_other(enum harness_guest_launcher launcher)
+{
+    return launcher != HARNESS_GUEST_LAUNCHER_OWN && launcher != HARNESS_GUEST_LAUNCHER_ENV;
+}
+
 void harness_exec_launch_prepare(enum harness_guest_launcher launcher, uint32_t ranks,
                                  const char *program, const char *folder,
                                  struct harness_exec_launch *out)
 {
     memset(out, 0, sizeof *out);
     (void)snprintf(out->ranks, sizeof out->ranks, "%u", ranks);
-    if (harness_exec_launch_is_other(launcher)) {
+    if (is_other(launcher)) {
         add_word(out, harness_guest_launcher_name(launcher));
     }
     switch (launcher) {
@@ -75,11 +81,6 @@ void harness_exec_launch_prepare(enum harness_guest_launcher launcher, uint32_t 
     default:
         break;
     }
-}
-
-bool harness_exec_launch_is_other(enum harness_guest_launcher launcher)
-{
-    return launcher != HARNESS_GUEST_LAUNCHER_OWN && launcher != HARNESS_GUEST_LAUNCHER_ENV;
 }
 
 static bool is_one_of(const char *word, const char *const *words)
@@ -119,7 +120,7 @@ bool harness_exec_launch_is_there(enum harness_guest_launcher launcher)
     const char *folders = getenv("PATH");
     char path[4096];
 
-    if (!harness_exec_launch_is_other(launcher)) {
+    if (!is_other(launcher)) {
         return true;
     }
     while (folders != NULL && *folders != '\0') {

@@ -25,8 +25,6 @@ struct harness_exec_launch {
 void harness_exec_launch_prepare(enum harness_guest_launcher launcher, uint32_t ranks,
                                  const char *program, const char *folder,
                                  struct harness_exec_launch *out);
-/* A program other than ddprove and the command itself starts the ranks. */
-bool harness_exec_launch_is_other(enum harness_guest_launcher launcher);
 /* The program of this command starts a job's ranks itself, all on this host: to start it once for
  * each rank would start as many jobs. */
 bool harness_exec_launch_is_launcher(const char *const *command);

@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "ddpcore/base/text.h"
 #include "harness/exec/job.h"
 
 static bool is_free(uint16_t port)
@@ -74,15 +75,29 @@ static void set_number(const char *name, uint64_t value)
     (void)setenv(name, text, 1);
 }
 
+/* However long they are: what is cut off of a list of folders is missed much later. */
+static void set_list(const char *variable, const char *first, const char *rest)
+{
+    struct ddp_text text;
+
+    ddp_text_init(&text, ddp_mem_system());
+    ddp_text_add(&text, "%s:%s", first, rest);
+    if (!text.is_failed) {
+        (void)setenv(variable, ddp_text_str(&text), 1);
+    }
+    ddp_text_fini(&text);
+}
+
 /* In front of what the job would load anyway. */
 static void add_in_front(const char *variable, const char *path)
 {
     const char *inherited = getenv(variable);
-    char text[8192];
 
-    (void)snprintf(text, sizeof text, "%s%s%s", path, inherited != NULL ? ":" : "",
-                   inherited != NULL ? inherited : "");
-    (void)setenv(variable, text, 1);
+    if (inherited != NULL) {
+        set_list(variable, path, inherited);
+    } else {
+        (void)setenv(variable, path, 1);
+    }
 }
 
 /* The package, and the library that it is to load, which lies two folders above. */
@@ -99,11 +114,8 @@ static void add_python(const char *folder)
 static void add_search_dir(const char *dir)
 {
     const char *inherited = getenv("PATH");
-    char text[8192];
 
-    (void)snprintf(text, sizeof text, "%s%s%s", inherited != NULL ? inherited : "/usr/bin:/bin",
-                   ":", dir);
-    (void)setenv("PATH", text, 1);
+    set_list("PATH", inherited != NULL ? inherited : "/usr/bin:/bin", dir);
 }
 
 /* In the child: what it prints goes into a file of the run folder. Returns 0, or errno. */

@@ -47,7 +47,8 @@ bool harness_grammar_is_plain(const struct harness_job *job)
            !job->sync_batchnorm && !job->static_graph && job->on_loss == HARNESS_ON_LOSS_END;
 }
 
-bool harness_grammar_has_state(const struct harness_job *job)
+/* The optimizer keeps a state beside the parameters. */
+static bool has_state(const struct harness_job *job)
 {
     return job->optimizer.kind == HARNESS_OPTIMIZER_ADAMW || job->optimizer.momentum > 0;
 }
@@ -169,8 +170,7 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
     case DDP_FAULT_POINT_PARAM_UPDATED:
         return HARNESS_GRAMMAR_AT_PARAM;
     case DDP_FAULT_POINT_OPTIMIZER_STATE:
-        return harness_grammar_has_state(job->job) ? HARNESS_GRAMMAR_AT_PARAM
-                                                   : HARNESS_GRAMMAR_NOWHERE;
+        return has_state(job->job) ? HARNESS_GRAMMAR_AT_PARAM : HARNESS_GRAMMAR_NOWHERE;
     case DDP_FAULT_POINT_BUCKET_LAUNCH:
     case DDP_FAULT_POINT_COLLECTIVE_PRE:
     case DDP_FAULT_POINT_COLLECTIVE_ENQUEUE:

@@ -33,8 +33,6 @@ enum harness_verdict harness_grammar_verdict_of_errno(int error);
  * scale of the loss, no statistics of all ranks, no graph that the first pass notes, and the job
  * ends with a loss. */
 bool harness_grammar_is_plain(const struct harness_job *job);
-/* The optimizer keeps a state beside the parameters. */
-bool harness_grammar_has_state(const struct harness_job *job);
 
 /* Where in a job a fault point lies. */
 enum harness_grammar_place {

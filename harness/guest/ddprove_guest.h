@@ -11,10 +11,12 @@
  *     ddprove_guest_attach(rank, world_size);
  *     uint32_t comm = ddprove_guest_comm_create(1, rank, world_size, "world");
  *     ...
- *     struct ddprove_guest_call call = {.size_bytes = sizeof call, .comm = comm, .kind =
- * DDPROVE_GUEST_ALL_REDUCE, .dtype = DDPROVE_GUEST_F32, .redop = DDPROVE_GUEST_SUM, .elem_count =
- * n, .in = gradient, .out = gradient}; for (int go = ddprove_guest_call_begin(&call); go > 0; go--)
- * { my_all_reduce(call.in, call.out, call.elem_count);
+ *     struct ddprove_guest_call call = {
+ *         .size_bytes = sizeof call, .comm = comm, .kind = DDPROVE_GUEST_ALL_REDUCE,
+ *         .dtype = DDPROVE_GUEST_F32, .redop = DDPROVE_GUEST_SUM, .elem_count = n,
+ *         .in = gradient, .out = gradient};
+ *     for (int go = ddprove_guest_call_begin(&call); go > 0; go--) {
+ *         my_all_reduce(call.in, call.out, call.elem_count);
  *     }
  *     ddprove_guest_call_end(&call);
  */

@@ -13,7 +13,8 @@ static bool is_end_ok(const struct harness_cut *cut, uint32_t rank)
     return cut->pages[rank].end_status == 1;
 }
 
-bool harness_crash_has_end(const struct harness_cut *cut, uint32_t rank)
+/* The rank recorded rank.end, with whatever status. */
+static bool has_end(const struct harness_cut *cut, uint32_t rank)
 {
     return cut->pages[rank].end_status != 0;
 }
@@ -55,15 +56,15 @@ enum harness_verdict harness_crash_of(const struct harness_view *view, uint32_t 
     if (is_work_left(view, rank)) {
         return HARNESS_VERDICT_CRASH_FINISHED_EARLY;
     }
-    if (process->state == HARNESS_PROCESS_SIGNALED && !harness_crash_has_end(view->cut, rank)) {
+    if (process->state == HARNESS_PROCESS_SIGNALED && !has_end(view->cut, rank)) {
         return HARNESS_VERDICT_CRASH_SIGNALED;
     }
     if (process->state == HARNESS_PROCESS_EXITED && process->code == 0 &&
-        !harness_crash_has_end(view->cut, rank)) {
+        !has_end(view->cut, rank)) {
         return HARNESS_VERDICT_CRASH_FINISHED_EARLY;
     }
     if (process->state == HARNESS_PROCESS_EXITED && process->code != 0 &&
-        (!harness_crash_has_end(view->cut, rank) || is_end_ok(view->cut, rank))) {
+        (!has_end(view->cut, rank) || is_end_ok(view->cut, rank))) {
         return HARNESS_VERDICT_CRASH_EXITED;
     }
     return HARNESS_VERDICT_NONE;

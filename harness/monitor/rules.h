@@ -9,8 +9,6 @@
 extern "C" {
 #endif
 
-/* The rank recorded rank.end, with whatever status. */
-bool harness_crash_has_end(const struct harness_cut *cut, uint32_t rank);
 /* How a rank crashed, or NONE. */
 enum harness_verdict harness_crash_of(const struct harness_view *view, uint32_t rank);
 /* Add a finding for each way in which ranks ended before their work was done. */

@@ -151,8 +151,9 @@ ddp_status harness_check_drift(const struct harness_emulation *e, struct harness
         return ddp_err_set(err, DDP_E_NOMEM, "no memory to check the drift alarm");
     }
     for (uint32_t step = e->start_step; step < e->end_step; step++) {
-        for (uint32_t r = 0;
-             (step + 1) % every == 0 && work_out(e, step, hash, &due) && r < e->world; r++) {
+        const bool is_judged = (step + 1) % every == 0 && work_out(e, step, hash, &due);
+
+        for (uint32_t r = 0; is_judged && r < e->world; r++) {
             check_rank(e, r, step, &due, out);
         }
     }

@@ -40,6 +40,18 @@ static void begin(const struct roll *roll, enum harness_verdict verdict, uint32_
     finding->phase = DDP_PHASE_RECOVERY;
 }
 
+/* All that are in a new group, and nobody else. */
+static void blame_who_went_on(const struct harness_parting *parting,
+                              struct harness_finding *finding)
+{
+    harness_rank_set_clear(&finding->culprits);
+    for (uint32_t r = 0; r < parting->world_size; r++) {
+        if (parting->by_rank[r].changed != NULL) {
+            harness_rank_set_add(&finding->culprits, r);
+        }
+    }
+}
+
 static const char *list_text(const uint32_t *ranks, uint32_t count, char *text, size_t size_bytes)
 {
     size_t used = 0;
@@ -102,12 +114,7 @@ static void check_strangers(const struct roll *roll)
             continue;
         }
         begin(roll, HARNESS_VERDICT_MISMATCH_COMM, parting->ranks[0], &finding);
-        harness_rank_set_clear(&finding.culprits);
-        for (uint32_t r = 0; r < parting->world_size; r++) {
-            if (parting->by_rank[r].changed != NULL) {
-                harness_rank_set_add(&finding.culprits, r);
-            }
-        }
+        blame_who_went_on(parting, &finding);
         (void)snprintf(finding.text, sizeof(finding.text),
                        "the survivors go on with rank %" PRIu32 ", which did not say that it lives",
                        parting->ranks[m]);
@@ -150,12 +157,7 @@ static void blame_others(const struct roll *roll, uint32_t rank)
 
     begin(roll, HARNESS_VERDICT_MISMATCH_COMM, rank, &finding);
     harness_rank_set_add(&finding.victims, rank);
-    harness_rank_set_clear(&finding.culprits);
-    for (uint32_t r = 0; r < parting->world_size; r++) {
-        if (parting->by_rank[r].changed != NULL) {
-            harness_rank_set_add(&finding.culprits, r);
-        }
-    }
+    blame_who_went_on(parting, &finding);
     (void)snprintf(finding.text, sizeof(finding.text),
                    "rank %" PRIu32 " lives and has lost its group, and the others went on without "
                    "it",

@@ -41,8 +41,6 @@ DDP_MUST_USE ddp_status harness_bucket_assign_prompt(struct ddp_mem *mem,
                                                      const struct harness_tables *model,
                                                      struct harness_buckets *first,
                                                      struct harness_buckets *rebuilt);
-/* The parameter is one of job.delayed. */
-bool harness_bucket_is_delayed(const struct harness_job *job, const struct ddp_param *param);
 /* Other buckets in the place of *target, as a copy. Errors: E_NOMEM, then *target is as before. */
 DDP_MUST_USE ddp_status harness_bucket_replace(struct ddp_mem *mem,
                                                const struct harness_buckets *source,

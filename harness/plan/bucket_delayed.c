@@ -4,7 +4,7 @@
 
 #include "harness/plan/bucket.h"
 
-bool harness_bucket_is_delayed(const struct harness_job *job, const struct ddp_param *param)
+static bool is_delayed(const struct harness_job *job, const struct ddp_param *param)
 {
     for (size_t i = 0; i < job->delayed.count; i++) {
         if (strcmp(job->delayed.items[i], param->name) == 0) {
@@ -44,7 +44,7 @@ static ddp_status prompt_init(struct ddp_mem *mem, const struct harness_job *job
         return DDP_E_NOMEM;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (!harness_bucket_is_delayed(job, &model->params[i])) {
+        if (!is_delayed(job, &model->params[i])) {
             out->index[kept] = i;
             out->params[kept++] = model->params[i];
         }
@@ -76,7 +76,7 @@ static ddp_status fill(struct ddp_mem *mem, const struct harness_job *job,
         return DDP_E_NOMEM;
     }
     for (uint32_t i = 0; i < model->param_count; i++) {
-        if (model->params[i].dtype == dtype && harness_bucket_is_delayed(job, &model->params[i])) {
+        if (model->params[i].dtype == dtype && is_delayed(job, &model->params[i])) {
             bucket->params[bucket->param_count] = i;
             bucket->offsets[bucket->param_count++] = bucket->elem_count;
             bucket->elem_count += model->params[i].elem_count;
@@ -89,7 +89,7 @@ static bool has_type(const struct harness_job *job, const struct harness_tables 
                      enum ddp_dtype dtype)
 {
     for (size_t i = 0; i < model->param_count; i++) {
-        if (model->params[i].dtype == dtype && harness_bucket_is_delayed(job, &model->params[i])) {
+        if (model->params[i].dtype == dtype && is_delayed(job, &model->params[i])) {
             return true;
         }
     }

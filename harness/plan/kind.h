@@ -386,7 +386,7 @@ const char *harness_collective_name(struct harness_collective collective);
     X(PREFIXES, "prefix rule", HARNESS_PREFIX_TABLE)                         \
     X(LEAKS, "leak", HARNESS_LEAK_TABLE)                                     \
     X(STORES, "host of the store", HARNESS_STORE_TABLE)                      \
-    X(ON_LOSSES, "what to do after a loss", HARNESS_ON_LOSS_TABLE)           \
+    X(ON_LOSSES, "reaction to a loss", HARNESS_ON_LOSS_TABLE)                \
     X(TRANSPORTS, "transport", HARNESS_TRANSPORT_TABLE)                      \
     X(GATHERS, "all-gather algorithm", HARNESS_GATHER_TABLE)                 \
     X(GUEST_LAUNCHERS, "launcher", HARNESS_GUEST_LAUNCHER_TABLE)             \

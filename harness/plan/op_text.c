@@ -15,8 +15,8 @@ static void add_params(const struct harness_program *program, const struct harne
     }
 }
 
-void harness_op_text_add_user(const struct harness_program *program, uint32_t index,
-                              struct ddp_text *out)
+/* Of an operation of job.posts in a job with groups: " 1 in group pair". */
+static void add_user(const struct harness_program *program, uint32_t index, struct ddp_text *out)
 {
     for (size_t i = 0; program->group_count > 0 && i < program->op_count; i++) {
         const struct harness_op *op = &program->ops[i];
@@ -45,7 +45,7 @@ void harness_op_text_add(const struct harness_program *program, struct ddp_event
         }
     }
     if (op.role == DDP_ROLE_USER) {
-        harness_op_text_add_user(program, op.index, out);
+        add_user(program, op.index, out);
     }
     ddp_text_add(out, ")");
 }

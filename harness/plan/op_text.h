@@ -15,10 +15,6 @@ void harness_op_text_add(const struct harness_program *program, struct ddp_event
 void harness_op_text_add_planned(const struct harness_program *program, uint64_t seq,
                                  struct ddp_text *out);
 
-/* Of an operation of job.posts in a job with groups: " 1 in group pair". */
-void harness_op_text_add_user(const struct harness_program *program, uint32_t index,
-                              struct ddp_text *out);
-
 #ifdef __cplusplus
 }
 #endif

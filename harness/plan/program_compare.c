@@ -1,6 +1,5 @@
 /* What a posted operation differs in. Rules, first match wins:
- *   1. an exchange in which verification explains a difference  NONE, the ranks report it
- * themselves
+ *   1. an exchange in which verification explains a difference  NONE: the ranks report it
  *   2. past the end of the program                              EXTRA
  *   3. it is the planned operation                              NONE, or what the rank's step says
  *   4. it has the planned one's role and number                 its first other field that differs

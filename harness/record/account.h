@@ -41,7 +41,6 @@ enum harness_mode harness_watch_mode_of(const struct harness_watch_accounts *acc
 /* Oracles that were switched off (without: [HARNESS_ORACLE_COUNT]; NULL: none is) have judged
  * nothing. What is told while ranks run belongs to the oracles of the program and of liveness. */
 void harness_watch_account_without(struct harness_watch_accounts *accounts, const bool *without);
-bool harness_watch_is_without(const bool *without, const struct harness_finding *finding);
 /* Take out what they found. Returns whether a rank that is gone or does not go on was among it. */
 bool harness_watch_leave_out(struct harness_findings *findings, const bool *without);
 /* Of calls and their results, ranks, and what nobody sees in a guest. The tally is finished. */

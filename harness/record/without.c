@@ -12,7 +12,7 @@ static enum harness_oracle_id oracle_of(const struct harness_finding *finding)
                : HARNESS_ORACLE_LIVENESS;
 }
 
-bool harness_watch_is_without(const bool *without, const struct harness_finding *finding)
+static bool is_without(const bool *without, const struct harness_finding *finding)
 {
     return without != NULL && without[oracle_of(finding)];
 }
@@ -23,7 +23,7 @@ bool harness_watch_leave_out(struct harness_findings *findings, const bool *with
     size_t kept = 0;
 
     for (size_t i = 0; i < findings->count; i++) {
-        if (harness_watch_is_without(without, &findings->items[i])) {
+        if (is_without(without, &findings->items[i])) {
             is_of_end = is_of_end || oracle_of(&findings->items[i]) == HARNESS_ORACLE_LIVENESS;
         } else {
             findings->items[kept++] = findings->items[i];

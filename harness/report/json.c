@@ -14,6 +14,18 @@ enum harness_outcome harness_report_outcome(const json_t *verdict)
     return outcome;
 }
 
+bool harness_report_is_verdict(const json_t *verdict)
+{
+    const char *outcome = json_string_value(json_object_get(verdict, "outcome"));
+    const char *name = json_string_value(json_object_get(verdict, "verdict"));
+    enum harness_outcome parsed_outcome;
+    enum harness_verdict parsed;
+
+    return outcome != NULL && name != NULL &&
+           harness_outcome_parse(outcome, &parsed_outcome) == DDP_OK &&
+           harness_verdict_parse(name, &parsed) == DDP_OK;
+}
+
 void harness_report_count(struct harness_report_counts *counts, const json_t *verdict)
 {
     switch (harness_report_outcome(verdict)) {

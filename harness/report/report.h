@@ -17,6 +17,8 @@ struct harness_report_counts {
 };
 void harness_report_count(struct harness_report_counts *counts, const json_t *verdict);
 enum harness_outcome harness_report_outcome(const json_t *verdict);
+/* Whether it is what a cell writes, or any other JSON. */
+bool harness_report_is_verdict(const json_t *verdict);
 /* Worst of several; SKIP only if all skipped; ERROR if there are none. */
 enum harness_outcome harness_report_worst(const struct harness_report_counts *counts);
 

@@ -144,10 +144,12 @@ void harness_report_line(const json_t *verdict, unsigned cells, bool is_color, s
 
 void harness_report_summary(const struct harness_report_counts *counts, struct ddp_text *out)
 {
+    const char *errors = counts->error == 1 ? "error" : "errors";
+
     if (counts->inconclusive > 0) {
-        ddp_text_add(out, "%u inconclusive, %u errors\n", counts->inconclusive, counts->error);
+        ddp_text_add(out, "%u inconclusive, %u %s\n", counts->inconclusive, counts->error, errors);
     } else if (counts->error > 0) {
-        ddp_text_add(out, "%u errors\n", counts->error);
+        ddp_text_add(out, "%u %s\n", counts->error, errors);
     }
     ddp_text_add(out, "%u passed, %u failed", counts->pass,
                  counts->fail + counts->inconclusive + counts->error);

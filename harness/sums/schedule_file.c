@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/sums/schedule_set.h"
+#include "harness/sums/schedule_text.h"
 
 /* Where the line "end" begins; NULL: there is none. */
 static const char *find_end(const char *text)
@@ -18,36 +19,6 @@ static const char *find_end(const char *text)
     return line;
 }
 
-static bool is_same_step(const struct harness_schedule_step *a,
-                         const struct harness_schedule_step *b)
-{
-    bool is_same = a->kind == b->kind && a->peer == b->peer && a->dep_count == b->dep_count &&
-                   a->src.buffer == b->src.buffer && a->src.first == b->src.first &&
-                   a->src.elem_count == b->src.elem_count && a->dst.buffer == b->dst.buffer &&
-                   a->dst.first == b->dst.first && a->dst.elem_count == b->dst.elem_count;
-
-    for (uint32_t d = 0; is_same && d < a->dep_count; d++) {
-        is_same = a->dep[d] == b->dep[d];
-    }
-    return is_same;
-}
-
-/* Of one operation. */
-static bool is_same_work(const struct harness_schedule *a, const struct harness_schedule *b)
-{
-    bool is_same = a->is_in_place == b->is_in_place && a->step_count == b->step_count &&
-                   a->buffer_count == b->buffer_count;
-
-    for (size_t i = 0; is_same && i < a->buffer_count; i++) {
-        is_same = a->buffer_elem_count[i] == b->buffer_elem_count[i] &&
-                  (i < 2 || a->buffer_dtype[i] == b->buffer_dtype[i]);
-    }
-    for (size_t i = 0; is_same && i < a->step_count; i++) {
-        is_same = is_same_step(&a->steps[i], &b->steps[i]);
-    }
-    return is_same;
-}
-
 /* A schedule that a rank forgot and made again is there twice. One in place takes the place of one
  * that is not, and the other way round: the sets do not tell them apart, and what they add up is
  * the same. Any other is a second one of the rank. */
@@ -59,7 +30,8 @@ static ddp_status take_schedule(struct harness_schedules *schedules,
     if (known == NULL) {
         return harness_schedules_add(schedules, schedule, err);
     }
-    if (!is_same_work(known, schedule) && known->is_in_place == schedule->is_in_place) {
+    if (known->is_in_place == schedule->is_in_place &&
+        !harness_schedule_is_equal(known, schedule)) {
         return ddp_err_set(err, DDP_E_INVALID, "rank %u has two different schedules for it",
                            schedule->rank);
     }

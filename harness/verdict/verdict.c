@@ -23,7 +23,6 @@ static const struct verdict_row verdict_rows[HARNESS_VERDICT_COUNT] = {
 
 struct oracle_row {
     bool is_checker;
-    int stage;
     const char *name;
     const char *proves;
 };
@@ -31,8 +30,7 @@ struct oracle_row {
 enum oracle_kind { SOURCE, ORACLE };
 
 static const struct oracle_row oracle_rows[HARNESS_ORACLE_COUNT] = {
-#define X(kind, id, name, stage, proves) \
-    [HARNESS_ORACLE_##id] = {(kind) == ORACLE, stage, #name, proves},
+#define X(kind, id, name, proves) [HARNESS_ORACLE_##id] = {(kind) == ORACLE, #name, proves},
 #include "harness/verdict/oracle.def"
 #undef X
 };
@@ -119,12 +117,6 @@ bool harness_oracle_is_checker(enum harness_oracle_id oracle)
 {
     DDP_ASSERT(oracle < HARNESS_ORACLE_COUNT);
     return oracle_rows[oracle].is_checker;
-}
-
-int harness_oracle_stage(enum harness_oracle_id oracle)
-{
-    DDP_ASSERT(oracle < HARNESS_ORACLE_COUNT);
-    return oracle_rows[oracle].stage;
 }
 
 const char *harness_mode_name(enum harness_mode mode)

@@ -65,7 +65,7 @@ enum harness_outcome harness_outcome_worse(enum harness_outcome a, enum harness_
 /* Who finds: an oracle, or a part of the run that reports by itself (oracle.def). */
 enum harness_oracle_id {
     HARNESS_ORACLE_NONE,
-#define X(kind, id, name, stage, proves) HARNESS_ORACLE_##id,
+#define X(kind, id, name, proves) HARNESS_ORACLE_##id,
 #include "harness/verdict/oracle.def"
 #undef X
     HARNESS_ORACLE_COUNT
@@ -76,8 +76,6 @@ DDP_MUST_USE ddp_status harness_oracle_parse(const char *name, enum harness_orac
 const char *harness_oracle_proves(enum harness_oracle_id oracle);
 /* An oracle: it judges a finished run. False: a part of the run. */
 bool harness_oracle_is_checker(enum harness_oracle_id oracle);
-/* Where in a step it compares values; 0 = it compares none. */
-int harness_oracle_stage(enum harness_oracle_id oracle);
 
 /* How a finding was reached. X(id, name) */
 #define HARNESS_MODE_TABLE(X)                                                           \

@@ -22,6 +22,20 @@ static void say_where_it_ended(const struct harness_watch *watch, uint32_t rank,
     }
 }
 
+/* Real-time signals have no name. */
+static void say_signal(const struct harness_watch *watch, uint32_t rank,
+                       struct harness_finding *finding)
+{
+    const int number = watch->ranks[rank].code;
+    const char *name = sigabbrev_np(number);
+
+    if (name != NULL) {
+        harness_watch_say(finding, "rank %u was ended by SIG%s", rank, name);
+    } else {
+        harness_watch_say(finding, "rank %u was ended by signal %d", rank, number);
+    }
+}
+
 static void find_gone(const struct harness_watch *watch, struct harness_findings *out)
 {
     for (uint32_t r = 0; r < watch->world_size; r++) {
@@ -36,7 +50,7 @@ static void find_gone(const struct harness_watch *watch, struct harness_findings
         harness_watch_begin(watch, verdict, HARNESS_MODE_PROVABLE, r, out, &finding);
         finding.detect_ns = self->since_ns != 0 ? (int64_t)(watch->now_ns - self->since_ns) : -1;
         if (self->state == HARNESS_WATCH_SIGNALED) {
-            harness_watch_say(&finding, "rank %u was ended by SIG%s", r, sigabbrev_np(self->code));
+            say_signal(watch, r, &finding);
         } else if (verdict == HARNESS_VERDICT_CRASH_EXITED && self->code < 0) {
             harness_watch_say(&finding, "rank %u ended, and how is not known here", r);
         } else if (verdict == HARNESS_VERDICT_CRASH_EXITED) {

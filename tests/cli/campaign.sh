@@ -22,6 +22,12 @@ cmp six/results.txt merged/results.txt || fail "a merge of one shard differs"
 says '6 passed, 0 failed' campaign "$file" --cases 6 --driver sim --out six --resume
 says 'cases/s of one core' campaign "$file" --cases 3 --driver sim --seed 9 --budget 60 --out three
 
+# A shard says nothing of the others; without one of them the whole is no success.
+says '2 passed, 0 failed' campaign "$file" --cases 6 --driver sim --shard 1/3 --out part
+grep -q 'missing' out && fail "a shard misses what is not its own: $(cat out)"
+ends 4 campaign merge part --out parts
+grep -q 'shard 2/3 is missing' out || fail "the merge does not say which shard is missing: $(cat out)"
+
 # With --fail-fast the first wrong answer ends it.
 (ulimit -v 60000 && exec "$ddprove" campaign "$file" --driver sim --fail-fast -j 1 --out broken) >out 2>err
 grep -q '^0 passed, 0 failed, 0 inconclusive, [12] errors' out || fail "--fail-fast goes on: $(cat out err)"

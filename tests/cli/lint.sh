@@ -48,6 +48,10 @@ finds 'leaves nothing out when it is skipped' mlp 'seed: 1' 'faults: [{at: {rank
 hang='faults: [{at: {rank: 0, bucket: 0}, point: bucket/launch, do: {hang: true}}]'
 finds 'the model has no parameter fc9.weight; did you mean fc0.weight' mlp 'seed: 1' "$hang" \
     'verdict: HANG.NOT_JOINED, op: {params: [fc9.weight]}'
+finds 'expect: bucket 9 cannot be named: the job has 1, counted from 0' mlp 'seed: 1' "$hang" \
+    'verdict: HANG.NOT_JOINED, op: {bucket: 9}'
+finds 'expect: bucket 7 cannot be named' mlp 'seed: 1' "$hang" \
+    'verdict: HANG.NOT_JOINED, findings: [{verdict: HANG.NOT_JOINED, culprit: [0], op: {bucket: 7}}]'
 finds 'step 9 cannot be named: the job has 2 steps' mlp 'seed: 1' "$hang" 'verdict: HANG.NOT_JOINED, step: 9'
 planned=$("$ddprove" list verdicts | sed -n 's/ .*(planned:.*//p' | head -n 1)
 test -z "$planned" || finds "$planned is planned: no run reports it yet" mlp 'seed: 1' '' "verdict: $planned, culprit: none"

@@ -61,7 +61,16 @@ for id in ../../x a/b .hidden -x "$(printf '%0201d' 1)"; do
 done
 refused 'own.fails/sim; give one another id' run fails.yaml same.yaml --driver sim
 refused 'takes nothing more' doctor now
+mkfifo pipe.yaml
+refused 'pipe.yaml is not a regular file; name a scenario file' run pipe.yaml
+refused 'is not a regular file; name a scenario file' plan empty
+refused 'name dumps, logs, or a folder of them' diagnose missing
+refused 'fails.yaml: is no folder' explain fails.yaml
+refused 'is no size: bytes, as 512' coll bench ring -b 3Q
+refused 'is no size: bytes, as 512' coll bench ring -e 1.5K
 # Places that cannot be written.
+refused 'fails.yaml is there, but not as a folder; name a folder that can be written' \
+    exec --ranks 2 --record fails.yaml -- true
 refused 'name a folder that can be written' run "$one" --driver sim --out /dev/null/runs
 refused 'name a file in a folder' run "$one" --driver sim --out o --json missing/report.json
 refused 'name a file in a folder' run "$one" --driver sim --out o --junit missing/report.xml
@@ -124,6 +133,9 @@ mkdir -p locked/in && cp fails.yaml locked/in/ && cp simulated.yaml locked/
 if chmod 0 locked/in && ! ls locked/in >/dev/null 2>&1; then
     refused 'locked/in: cannot be read' run locked --driver sim --out o
 fi
+if ! ls locked/in >/dev/null 2>&1; then
+    refused 'locked/in: cannot be read' diagnose locked
+fi
 chmod 755 locked/in
 
 # A collective that does not fit: of a folder's scenarios those are skipped, one that was named is an error.
@@ -146,6 +158,14 @@ ends 1 run "$scenarios/hang/in_data.yaml" fails.yaml simulated.yaml --driver sim
 ends 0 explain several
 grep -q 'own.fails' out || fail "explain does not take a folder of runs: $(cat out)"
 grep -qE '^[0-9]+ of [0-9]+ passed' out || fail "explain does not count the others: $(cat out)"
+# What is no verdict is never explained as one.
+mkdir -p damaged
+for text in '{}' '[1]' '{"outcome": "PASS"}' '{"outcome": "GOOD", "verdict": "NONE"}'; do
+    echo "$text" >damaged/verdict.json
+    refused 'damaged/verdict.json: is no verdict; judge the run again: ddprove check damaged' explain damaged
+done
+echo '{' >damaged/verdict.json
+refused 'judge the run again: ddprove check damaged' explain damaged
 ends 1 check several
 grep -q '^[0-9]* passed, 1 failed' out || fail "check does not count: $(cat out)"
 

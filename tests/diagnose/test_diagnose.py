@@ -178,8 +178,11 @@ def check_refusals(ddprove, data, work):
     whole = Answer(ddprove, work, ["refused"], work)
     if whole.line() != "FAIL HANG.NOT_JOINED 1" or len(whole.refused) != 2 or "opcode GLOBAL" not in whole.said:
         wrong.append(f"two useless files beside good ones: {whole.said}")
+    twice = Answer(ddprove, work, ["refused", "refused/notes.txt"], work)
+    if twice.said != whole.said:
+        wrong.append(f"a file that is named twice counts twice: {twice.said}")
     for files, words in ((["refused/evil_rank_2"], "opcode GLOBAL"), (["refused/notes.txt"], "nothing in it is known"),
-                         (["no/such"], "there is no such file"), ([], "name the dumps")):
+                         (["no/such"], "No such file"), ([], "name the dumps")):
         answer = Answer(ddprove, work, files, work)
         if answer.code != 2 or words not in answer.said or len(answer.refused) != 1:
             wrong.append(f"{files}: exit {answer.code}: {answer.said}")

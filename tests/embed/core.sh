@@ -114,8 +114,9 @@ fi
 if command -v pkg-config >/dev/null; then
     PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name ddpcore.pc)")
     export PKG_CONFIG_PATH
+    examples=$(dirname "$(find "$prefix" -name core_trainer.c)")
     # shellcheck disable=SC2046 # words
-    "$cc" -std=c17 -D_GNU_SOURCE "$(find "$prefix" -name core_trainer.c)" -o "$out/by_pc" \
+    "$cc" -std=c17 -D_GNU_SOURCE -I"$examples" "$examples/core_trainer.c" "$examples/core_model.c" -o "$out/by_pc" \
         $(pkg-config --cflags --libs ddprove_ddpcore) -Wl,-rpath,"$PKG_CONFIG_PATH/.."
     ranks "$out/by_pc" 40 || fail "by pkg-config: $(cat "$out"/?)"
     [ "$(same)" = "$whole" ] || fail "by pkg-config: $(same), not $whole"

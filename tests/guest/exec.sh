@@ -30,6 +30,11 @@ run() {
 }
 run 0 "" ""
 run 1 "^ddprove: CRASH.SIGNALED, rank 2: .*SIGKILL, step 20" "kill 2 20"
+expect 1 "^ddprove: CRASH.SIGNALED, rank 1: rank 1 was ended by signal 40" \
+    "$ddprove" exec --ranks 2 -- sh -c 'kill -40 $$' # it has no name
+# What the ranks inherit is not cut off, however long it is.
+expect 0 "no rank has shown itself" env PYTHONPATH="$(printf '%09000d' 0):/last" \
+    "$ddprove" exec --ranks 1 -- sh -c 'case $PYTHONPATH in */last) ;; *) exit 3 ;; esac'
 run 1 "^ddprove: CRASH.EXITED, rank 2: .*code 3" "exit 2 20"
 run 1 "^ddprove: CRASH.FINISHED_EARLY, rank 0: " "finish 0 20"
 run 1 "^ddprove: HANG.STOPPED, rank 1: .*ranks 0,2,3 wait" "stop 1 20"
@@ -92,7 +97,7 @@ expect 0 "" "$ddprove" exec --ranks 4 --against "$learned" -- "$trainer" 60
 expect 3 "learned program is of 4 ranks, and the job has 2" "$ddprove" exec --ranks 2 --against "$learned" -- "$trainer" 60
 echo "steps 9-9 calls=0" >>"$learned/program.txt"
 expect 3 "program.txt: 6:1: steps of a communicator" "$ddprove" exec --ranks 4 --against "$learned" -- "$trainer" 60
-expect 3 "cannot open no/folder/program.txt" "$ddprove" exec --ranks 4 --against no/folder -- "$trainer" 60
+expect 3 "cannot open no/folder/program.txt: .*; name a folder that --record wrote" "$ddprove" exec --ranks 4 --against no/folder -- "$trainer" 60
 # What went wrong, or showed nothing, is no program to learn.
 rm "$learned/program.txt"
 expect 1 "^ddprove: MISMATCH.COUNT" "$ddprove" exec --ranks 4 --record "$learned" -- "$trainer" 60 count 1 20

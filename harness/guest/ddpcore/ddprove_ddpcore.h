@@ -3,11 +3,14 @@
  * core's collectives by the same way. Without `ddprove exec` around the trainer, a collective costs
  * a few nanoseconds more.
  *
- *   config.decorate = ddprove_core_watch;         (struct ddp_world_config, before ddp_world_open)
- *   ddprove_core_model(ddp, params, count);       after ddp_create
- *   ddprove_guest_step(step); ddprove_core_next(&batches, ...);     in each step, for
- * ddp_loader_next ddprove_core_update_begin(&update); optimizer; ddprove_core_updated(&update);
- *   ddprove_guest_detach();                       at the good end
+ *   config.decorate = ddprove_core_watch;      of struct ddp_world_config, before ddp_world_open
+ *   ddprove_core_model(ddp, mem, params, n);   after ddp_create
+ *   in each step:
+ *     ddprove_guest_step(step);
+ *     ddprove_core_next(&batches, ...);        in place of ddp_loader_next
+ *     ddprove_core_update_begin(&update);      before the optimizer
+ *     ddprove_core_updated(&update);           after it
+ *   ddprove_guest_detach();                    at the good end
  *
  * Data that the host cannot read (a GPU's) is not judged: then only the calls themselves are. */
 #ifndef DDPROVE_DDPCORE_H

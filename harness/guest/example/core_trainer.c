@@ -1,5 +1,5 @@
-/* A trainer on the installed headers of ddpcore alone: softmax regression on ten noisy pictures, on
- * the CPU or on a card a rank with NCCL. Worker threads make its batches, checkpoints go on with
+/* A trainer on the installed headers of ddpcore alone, on the CPU or on a card a rank with NCCL;
+ * its model and data are core_model.c. Worker threads make its batches, checkpoints go on with
  * any number of ranks, and `ddprove exec` sees its model, its samples and its collectives. The
  * variables of torchrun, mpirun or Slurm say who and where it is.
  *
@@ -7,8 +7,8 @@
  * CORE_TRAINER_TCP: sockets, not shared memory. CORE_TRAINER_NCCL, _CUBLAS: where these libraries
  * are.
  */
+#include <core_model.h>
 #include <ddpcore/base/hash.h>
-#include <ddpcore/base/prng.h>
 #ifdef CORE_TRAINER_CUDA
 #include <ddpcore/cuda/cuda.h>
 #endif
@@ -21,53 +21,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    PIXELS = 64,
-    CLASSES = 10,
-    SAMPLES = 600,
-    BATCH = 10,
-    WEIGHT = 0,
-    BIAS,
-    PARAMS,
-    TENSORS = 2 * PARAMS
-};
-struct batch { /* what a worker reads, */
-    float pixels[BATCH * PIXELS];
-    int32_t answers[BATCH];
-};
-struct work { /* and what lies on the device */
-    struct batch batch;
-    float logits[BATCH * CLASSES], d_logits[BATCH * CLASSES], losses[BATCH];
-};
 static struct ddp_world world;
 static struct ddp *ddp;
 static struct ddprove_core_batches batches = {.env = &world.env};
-static struct ddp_param tensors[TENSORS]; /* parameters, and behind them their momenta */
-static struct work *work;                 /* of the device: never read here */
+static struct model model;
 
 static const char *lookup(void *context, const char *name)
 {
     (void)context;
     return getenv(name);
-}
-
-/* In a worker thread. A sample is one of ten pictures, with noise. */
-static ddp_status read_batch(void *context, const struct ddp_loader_batch *batch)
-{
-    struct batch *out = batch->data;
-
-    (void)context;
-    for (size_t b = 0; b < batch->rows; b++) {
-        const uint32_t answer = batch->samples[b] % CLASSES;
-        struct ddp_prng noise = ddp_prng_make(batch->samples[b], "noise");
-        struct ddp_prng picture = ddp_prng_make(answer, "picture");
-
-        out->answers[b] = (int32_t)answer;
-        for (size_t i = 0; i < PIXELS; i++) {
-            out->pixels[b * PIXELS + i] = ddp_prng_uniform(&picture) + ddp_prng_uniform(&noise);
-        }
-    }
-    return DDP_OK;
 }
 
 static ddp_status next_batch(void)
@@ -79,32 +41,19 @@ static ddp_status next_batch(void)
         DDP_TRY(ddp_loader_epoch(batches.loader, batch.epoch + 1));
         DDP_TRY(ddprove_core_next(&batches, DDP_DEADLINE_NEVER, &batch));
     }
-    return ddp_transfer_to_device(&world.transfer, &work->batch, batch.data, sizeof(struct batch));
+    return ddp_transfer_to_device(&world.transfer, &model.work->batch, batch.data,
+                                  sizeof(struct batch));
 }
 
 /* Each gradient is handed over once it is complete: its sum overlaps with what is left to do. */
 static ddp_status forward_backward(void)
 {
-    struct ddp_device *device = world.device;
-    const struct ddp_param *weight = &tensors[WEIGHT], *bias = &tensors[BIAS];
-    const float *x = work->batch.pixels;
-    const struct ddp_gemm there = {false, true, BATCH,        CLASSES, PIXELS,
-                                   1,     x,    weight->data, 0,       work->logits};
-    const struct ddp_gemm back = {true, false,          CLASSES, PIXELS, BATCH,
-                                  1,    work->d_logits, x,       0,      weight->grad};
-    const struct ddp_loss loss = {work->losses, work->d_logits, work->logits,
-                                  BATCH,        CLASSES,        1.0F / BATCH};
-
     DDP_TRY(ddp_forward_begin(ddp));
-    DDP_TRY(device->math->gemm(device, NULL, &there));
-    DDP_TRY(device->math->add_bias(device, NULL, work->logits, work->logits, bias->data, BATCH,
-                                   CLASSES));
-    DDP_TRY(device->math->softmax_cross_entropy(device, NULL, &loss, work->batch.answers));
+    DDP_TRY(model_forward(&model));
     DDP_TRY(ddp_backward_begin(ddp, NULL));
-    DDP_TRY(
-        device->math->sum_rows(device, NULL, bias->grad, work->d_logits, BATCH, CLASSES, false));
+    DDP_TRY(model_bias_backward(&model));
     DDP_TRY(ddp_grad_ready(ddp, BIAS));
-    DDP_TRY(device->math->gemm(device, NULL, &back));
+    DDP_TRY(model_weight_backward(&model));
     DDP_TRY(ddp_grad_ready(ddp, WEIGHT));
     return ddp_backward_end(ddp);
 }
@@ -114,9 +63,14 @@ static ddp_status train_step(uint64_t step)
     const struct ddprove_guest_optimizer told = {
         .size_bytes = sizeof told, .kind = DDPROVE_GUEST_SGD, .lr = 0.05F, .momentum = 0.9F};
     const struct ddp_sgd sgd = {.lr = 0.05F, .momentum = 0.9F, .is_first_step = step == 0};
+    const struct ddp_param *tensors = model.tensors;
     void *const momenta[PARAMS] = {tensors[PARAMS].data, tensors[PARAMS + BIAS].data};
-    const struct ddprove_core_update update = {tensors,         PARAMS, &told,
-                                               {momenta, NULL}, step,   world.device};
+    const struct ddprove_core_update update = {.params = tensors,
+                                               .param_count = PARAMS,
+                                               .optimizer = &told,
+                                               .state = {momenta, NULL},
+                                               .update_count = step,
+                                               .device = world.device};
 
     ddprove_guest_step(step);
     world.group.step = (uint32_t)step;
@@ -137,42 +91,27 @@ static ddp_status report(const char *when, uint64_t step)
     float values[CLASSES * PIXELS], sum = 0;
     uint64_t hash = 0;
 
-    DDP_TRY(ddp_transfer_to_host(&world.transfer, values, work->losses, BATCH * sizeof values[0]));
+    DDP_TRY(ddp_transfer_to_host(&world.transfer, values, model.work->losses,
+                                 BATCH * sizeof values[0]));
     for (int i = 0; i < BATCH; i++) {
         sum += values[i];
     }
     for (int p = 0; p < PARAMS; p++) {
-        DDP_TRY(ddp_transfer_to_host(&world.transfer, values, tensors[p].data,
-                                     ddp_param_size_bytes(&tensors[p])));
-        hash = ddp_hash_combine(hash, ddp_hash_bytes(values, ddp_param_size_bytes(&tensors[p]), 0));
+        DDP_TRY(ddp_transfer_to_host(&world.transfer, values, model.tensors[p].data,
+                                     ddp_param_size_bytes(&model.tensors[p])));
+        hash = ddp_hash_combine(hash,
+                                ddp_hash_bytes(values, ddp_param_size_bytes(&model.tensors[p]), 0));
     }
     (void)printf("rank %" PRIu32 " %s step %" PRIu64 " loss %.6f hash %016" PRIx64 "\n",
                  world.where.rank, when, step, (double)sum / BATCH, hash);
     return DDP_OK;
 }
 
-/* Rank 0's weights are everybody's, once ddp_create has sent them. */
-static ddp_status make_model(void)
-{
-    struct ddp_prng prng = ddp_prng_make(world.where.rank, "init");
-    float weights[CLASSES * PIXELS];
-
-    for (int i = 0; i < CLASSES * PIXELS; i++) {
-        weights[i] = (ddp_prng_uniform(&prng) - 0.5F) * 0.2F;
-    }
-    DDP_TRY(ddp_world_param(&world, "weight", CLASSES, PIXELS, &tensors[WEIGHT]));
-    DDP_TRY(ddp_world_param(&world, "bias", CLASSES, 0, &tensors[BIAS]));
-    DDP_TRY(ddp_world_param(&world, "momentum.weight", CLASSES, PIXELS, &tensors[PARAMS + WEIGHT]));
-    DDP_TRY(ddp_world_param(&world, "momentum.bias", CLASSES, 0, &tensors[PARAMS + BIAS]));
-    DDP_TRY(ddp_world_alloc(&world, sizeof *work, (void **)&work));
-    return ddp_transfer_to_device(&world.transfer, tensors[WEIGHT].data, weights, sizeof weights);
-}
-
 static ddp_status train(uint64_t steps, const char *path, struct ddp_err *err)
 {
     const struct ddp_config config = {.bucket_cap_bytes = 40}; /* two buckets */
-    const struct ddp_model model = {.params = tensors, .param_count = PARAMS};
-    struct ddp_world_state state = {.tensors = tensors, .tensor_count = TENSORS};
+    const struct ddp_model wrapped = {.params = model.tensors, .param_count = PARAMS};
+    struct ddp_world_state state = {.tensors = model.tensors, .tensor_count = TENSORS};
     struct ddp_loader_config load = {.sampler = {.sample_count = SAMPLES,
                                                  .rank = world.where.rank,
                                                  .world_size = world.where.world_size,
@@ -184,16 +123,16 @@ static ddp_status train(uint64_t steps, const char *path, struct ddp_err *err)
                                      .slot_bytes = sizeof(struct batch),
                                      .worker_count = 2,
                                      .device = world.device,
-                                     .read = read_batch};
+                                     .read = model_read};
     ddp_status status;
 
-    DDP_TRY(make_model());
+    DDP_TRY(model_make(&world, &model));
     status = path != NULL ? ddp_world_load(&world, path, &state, err) : DDP_OK;
     DDP_TRY(status == DDP_E_NOT_FOUND ? DDP_OK : status);
     load.sampler.first = state.samples.used;
     DDP_TRY(ddp_loader_create(world.env.mem, &load, state.samples.epoch, &batches.loader, err));
-    DDP_TRY(ddp_create(&world.group, world.device, &model, &config, &ddp, err));
-    DDP_TRY(ddprove_core_model(ddp, world.env.mem, tensors, PARAMS));
+    DDP_TRY(ddp_create(&world.group, world.device, &wrapped, &config, &ddp, err));
+    DDP_TRY(ddprove_core_model(ddp, world.env.mem, model.tensors, PARAMS));
     for (uint64_t first = state.steps_done; state.steps_done < steps; state.steps_done++) {
         DDP_TRY(train_step(state.steps_done));
         DDP_TRY(state.steps_done == first ? report("first", first + 1) : DDP_OK);

@@ -3,8 +3,8 @@
  * libcudart.so). Each rank takes the card of its number; numbers go to the card and back around
  * each call.
  *
- *   cc -shared -fPIC -I HEADERS -o nccl.so nccl.c && DDPROVE_NCCL=./libmine.so ddprove coll check
- * ./nccl.so */
+ *   cc -shared -fPIC -I HEADERS -o nccl.so nccl.c
+ *   DDPROVE_NCCL=./libmine.so ddprove coll check ./nccl.so */
 #include <ddprove_coll.h>
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ddpcore/base/file.h"
@@ -80,6 +81,26 @@ CT_TEST(file, system_files)
 }
 
 /* Files in memory keep the same promises. */
+/* A FIFO that nobody writes into is refused at once. */
+CT_TEST(file, nobody_waits_for_a_pipe)
+{
+    char folder[] = "/tmp/ddprove-file-XXXXXX";
+    struct ddp_files *files = ddp_files_system();
+    struct ddp_err err = {{0}};
+    char path[64];
+    void *data = NULL;
+    size_t size_bytes = 0;
+
+    CT_REQUIRE(mkdtemp(folder) != NULL);
+    (void)snprintf(path, sizeof(path), "%s/pipe", folder);
+    CT_REQUIRE(mkfifo(path, 0600) == 0);
+    CT_CHECK_STATUS(files->ops->read_all(files, path, ddp_mem_system(), &data, &size_bytes, &err),
+                    DDP_E_IO);
+    CT_CHECK(strstr(err.text, "is not a regular file") != NULL);
+    CT_CHECK(data == NULL);
+    CT_CHECK(unlink(path) == 0 && rmdir(folder) == 0);
+}
+
 CT_TEST(file, memory_files)
 {
     struct ddp_files_memory *memory;
