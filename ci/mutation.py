@@ -10,8 +10,8 @@ best what is wrong; a fixed campaign (sim), all of whose findings are known; `dd
 schedules (kinds that no job posts are only proved: noticed, but no right family); all of these scenarios, with every word, and
 their runs judged again from their files; records that the program has made and that were damaged, with every word that is
 said of them; on real processes those scenarios that reach what sim has not; canaries of the judge of guests; what only a
-card shows, on the stand-ins of one; and some once more in a program built with AddressSanitizer and UBSan, on real processes
-where these run the file. If only words differ, or only a schedule's proof fails, what follows is asked for a verdict first.
+plug-in's all-reduce reaches, with three of them; what only a card shows, on the stand-ins of one; and some once more
+in a program built with AddressSanitizer and UBSan, on real processes where these run the file. If only words differ, or only a schedule's proof fails, what follows is asked for a verdict first.
 Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on, also from those in
 ci/results/mutation.jsonl, a run that is not whole yet or the last whole one; --again judges
 those again that nothing noticed. Mutants that change nothing that can be observed are listed, each with its argument,
@@ -69,24 +69,33 @@ FOLDERS = {
     "harness/monitor": None, "harness/oracle": None, "harness/judge": None, "harness/emulation": None,
     "harness/sums": None, "harness/trace": None, "harness/inject": None,
 }
-# The simulator's store is kept beside its messages.
-FILES = {"ddpcore/transport/loop_store.c": FOLDERS["ddpcore/store"]}
+# The simulator's store is kept beside its messages: calls in a file of its own, keys where the members of the groups are.
+FILES = {"ddpcore/transport/loop_store.c": FOLDERS["ddpcore/store"],
+         "ddpcore/transport/loop_net.c": FOLDERS["ddpcore/transport"] | FOLDERS["ddpcore/store"]}
 # What real processes alone reach, and the scenarios that do: (folder, part of the file's name, scenarios).
-def over_tcp():
-    """Scenarios whose ranks reach each other over tcp."""
+def that_say(pattern):
+    """Scenarios whose text has it."""
     for path in sorted(glob.glob(f"{SCENARIOS}/*/*.yaml")):
         with open(path, encoding="utf-8") as file:
-            if re.search(r"\btransport: *\[?[^\]}\n]*\btcp\b", file.read()):
+            if re.search(pattern, file.read()):
                 yield os.path.relpath(path, SCENARIOS)
 
 
-TCP = list(over_tcp())
+# Whose ranks reach each other over tcp, and whose threads read batches ahead, which they never do in sim.
+TCP = list(that_say(r"\btransport: *\[?[^\]}\n]*\btcp\b"))
+LOADER = list(that_say(r"\bloader_workers:"))
 ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/transport", "tcp", TCP), ("ddpcore/store", "", PROC),
            ("harness/monitor", "", PROC), ("harness/trace", "", PROC), ("harness/sums", "tree", ["mpi"]),
            ("harness/oracle", "tree", ["mpi"]),
            ("ddpcore/collective", "queue", ["mpi"]), ("ddpcore/collective", "control", ["mpi"]),
            ("ddpcore/collective", "compiled", PROC), ("harness/inject", "", PROC + ["io", "slow"]),
+           ("ddpcore/ddp", "loader", LOADER),
            ("harness/judge", "cause", ["launch"])]
+# What only a plug-in shows, which emits schedules or moves the data itself: scenarios with its all-reduces, on real processes.
+ON_PLUGIN = ["ddpcore/collective/executor.c", "ddpcore/collective/executor_move.c", "ddpcore/collective/queue.c",
+             "ddpcore/collective/cache.c", "ddpcore/transport/blocks.c"]
+WITH_PLUGIN = ["equivalence/mlp_w4", "crash/sigkill_in_allreduce", "mismatch/redop", "hang/inside_collective",
+               "stop/sigstop_forever", "mismatch/count"]
 # What only a card shows: scenarios/device on the stand-ins of one (tests/standin), where nvcc can be had to configure;
 # these, and those of standin_said.py with every word.
 ON_STANDIN = ["ddpcore/collective/queue.c", "ddpcore/collective/control.c", "ddpcore/collective/observer.c",
@@ -243,6 +252,20 @@ class Builder:
                 os.environ[f"DDPROVE_{name.upper()}"] = f"{builder.tree}/lib/libddp_{name}_standin.so"
             return builder
         return None
+
+    def plugins(self):
+        """The libraries of the template, which emits, and of a user's all-reduce in both styles; none without a compiler."""
+        out = os.path.join(BUILD, "plugins")
+        shutil.rmtree(out, ignore_errors=True)
+        os.makedirs(out)
+        subprocess.run([f"{self.tree}/bin/ddprove", "coll", "new", "emits"], cwd=out, stdout=subprocess.DEVNULL, check=True)
+        sources = [("emits", [f"{out}/emits/emits.c"]),
+                   *((what, [f"-DWHAT={what}", "-DCALLS=18", "-I", f"{ROOT}/harness/plugin", f"{ROOT}/tests/coll/opaque.c"])
+                     for what in ("RIGHT", "POSTED"))]
+        for name, words in sources:
+            with contextlib.suppress(FileNotFoundError):
+                self.call(["cc", "-w", "-shared", "-fPIC", "-o", f"{out}/{name}.so", *words, "-lm"])
+        return sorted(glob.glob(f"{out}/*.so"))
 
     def reach(self):
         """Which scenarios run which line."""
@@ -565,9 +588,9 @@ def parts(scenarios):
     return [mixed[start:start + AT_A_TIME] for start in range(0, len(mixed), AT_A_TIME)]
 
 
-def judge(path, program, folder, scenarios, sanitize, standin, records):
+def judge(path, program, folder, scenarios, sanitize, standin, records, plugins):
     """How a mutant ends: {"by", "scenario", "outcome", "verdict"}. scenarios: those that run its line in sim. sanitize:
-    see sanitized(); standin: see on_standin(), None: there are none; records: see on_damaged()."""
+    see sanitized(); standin: see on_standin(), None: there are none; records: see on_damaged(); plugins: libraries."""
     area, name = os.path.split(path)
     stages = []
     # A healthy job says best what a mutant of the core does.
@@ -605,6 +628,11 @@ def judge(path, program, folder, scenarios, sanitize, standin, records):
             if names in (PROC, TCP):
                 in_sanitizer = [*some(files, SANITIZED), *launcher, "-j", "2"]
             break
+    if path in ON_PLUGIN and plugins:
+        is_reached = True
+        files = [os.path.join(SCENARIOS, f"{one}.yaml") for one in WITH_PLUGIN]
+        stages += [("scenario", lambda words=[*files, "--collective", one, "--set", "job.ranks=3", "--driver", "proc", "-j", "4"]:
+                    run(program, folder, words, CELL_SECONDS * 3)) for one in plugins]
     if path in ON_GUEST:
         is_reached = True
         files = sorted(glob.glob(os.path.join(SCENARIOS, "guest/c*.yaml")))
@@ -662,6 +690,7 @@ class Session:
         os.environ["PATH"] = f"{builder.tree}/bin:{os.environ['PATH']}"  # scenarios name a guest's program without a folder
         out = os.path.join(BUILD, "damaged")
         self.records = (out, damaged.record(f"{builder.tree}/bin/ddprove", ROOT, out))
+        self.plugins = builder.plugins()
         self.argued = argued()
         self.reach = builder.reach()
         self.end = end
@@ -741,7 +770,7 @@ class Session:
                 return other is not None and builder.build(other, name)
             return link if builder is not None else None
         return judge(path, program, folder, self.reach.of_line(path, number), link_by(self.sanitizing),
-                     link_by(self.standins), self.records)
+                     link_by(self.standins), self.records, self.plugins)
 
 
 def print_table(entries):

@@ -53,7 +53,8 @@ bool harness_stage_is_emitted(const struct harness_plan *plan, struct ddp_mem *m
         return true;
     }
     algorithm = ddp_algorithm_find(dumped->kind, id);
-    params.segment_elem_count = ddp_algorithm_segment_elem_count(algorithm, 0, dumped->dtype);
+    params.segment_elem_count =
+        ddp_algorithm_segment_elem_count(algorithm, job->segment_bytes, dumped->dtype);
     for (uint32_t r = 0; job->nodes != NULL && r < dumped->size; r++) {
         nodes[r] = (uint32_t)job->nodes[r];
     }

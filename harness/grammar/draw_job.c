@@ -265,7 +265,7 @@ void grammar_JOB_posts(struct harness_draw *draw)
         char *text = harness_draw_array(draw, TEXT_BYTES, 1);
         size_t kind = harness_draw_below(draw, KIND_COUNT);
         bool is_sum = kind < 2 || kind == 5, has_root = kind == 1 || kind == 4;
-        char root[16] = "";
+        char root[32] = "";
 
         if (text == NULL) {
             return;
@@ -277,10 +277,11 @@ void grammar_JOB_posts(struct harness_draw *draw)
         if (kind + 1 == KIND_COUNT) {
             (void)snprintf(text, TEXT_BYTES, "%s", kinds[kind]);
         } else {
-            (void)snprintf(text, TEXT_BYTES, "%s %s %u%s%s%s", kinds[kind],
+            (void)snprintf(text, TEXT_BYTES, "%s %s %u%s%s%s%s", kinds[kind],
                            dtypes[harness_draw_below(draw, 5)],
                            (unsigned)harness_draw_below(draw, 70), is_sum ? " " : "",
-                           is_sum ? redops[harness_draw_below(draw, 3)] : "", root);
+                           is_sum ? redops[harness_draw_below(draw, 3)] : "", root,
+                           harness_draw_chance(draw, 40) ? " in_place" : "");
         }
         add_algorithm(job, kinds[kind], text, TEXT_BYTES);
         job->posts.items[i] = text;
@@ -374,6 +375,12 @@ void grammar_JOB_evaluate_every(struct harness_draw *draw)
         !is_model(draw, "convnet")) {
         job->evaluate_every = (uint32_t)harness_draw_between(draw, 1, job->steps);
     }
+}
+
+/* Messages shorter than a bucket, which are sent in several parts, the last one shorter. */
+void grammar_JOB_segment_kb(struct harness_draw *draw)
+{
+    draw->plan->job.segment_bytes = (size_t)HARNESS_DRAW_ONE_OF(draw, 64, 100, 256, 1000, 4096);
 }
 
 /* Nodes of any sizes, their ranks anywhere: only hierarchical asks, and whoever does not must not

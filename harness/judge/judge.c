@@ -485,8 +485,8 @@ void harness_judge(const struct harness_plan *plan, struct harness_findings *fin
      * those that did, is INCONCLUSIVE; but if none fired, what was found is the job's own failure,
      * and so is a rank that crashed without one. */
     if (fired_faults < plan->fault_count && out->outcome == HARNESS_OUTCOME_FAIL &&
-        (fired_faults > 0 ? !harness_expect_is_crash_unplanned(plan, findings, facts->fired_count)
-                          : !is_own_failure(&judge))) {
+        !harness_expect_is_crash_unplanned(plan, findings, facts->fired_count) &&
+        (fired_faults > 0 || !is_own_failure(&judge))) {
         out->outcome = HARNESS_OUTCOME_INCONCLUSIVE;
     }
     if (plan->canary.is_set) {

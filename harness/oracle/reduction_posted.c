@@ -164,6 +164,17 @@ static void expect_rank(const struct posted_job *job, uint32_t rank)
     }
 }
 
+/* In place a rank's sum was made in its block of what went in: to the front with it. */
+static void take_blocks(const struct posted_job *job, const struct harness_schedule_set *set)
+{
+    for (uint32_t r = 0; r < job->size; r++) {
+        const struct harness_span sum = harness_schedule_output(set->member[r]);
+
+        memmove(job->output[r], job->output[r] + sum.first * job->elem_bytes,
+                sum.elem_count * job->elem_bytes);
+    }
+}
+
 /* *out_known: the outputs are filled in. */
 static ddp_status expect_all(const struct posted_job *job, bool *out_known)
 {
@@ -186,6 +197,9 @@ static ddp_status expect_all(const struct posted_job *job, bool *out_known)
             harness_schedule_set_run(set, (void *const *)job->input, (void *const *)job->output);
 
         *out_known = status == DDP_OK;
+        if (*out_known) {
+            take_blocks(job, set);
+        }
         /* Schedules that do not fit each other: the schedule oracle says so. */
         return status == DDP_E_INVALID ? DDP_OK : status;
     }
@@ -291,7 +305,9 @@ static ddp_status check_one(const struct harness_emulation *e, const struct harn
     job.output = ddp_mem_array(e->mem, job.size, sizeof *job.output);
     for (uint32_t r = 0; job.input != NULL && job.output != NULL && r < job.size; r++) {
         job.input[r] = ddp_mem_array(e->mem, job.in_count, job.elem_bytes);
-        job.output[r] = ddp_mem_array(e->mem, job.out_count, job.elem_bytes);
+        /* In place as long as the longer one. */
+        job.output[r] = ddp_mem_array(
+            e->mem, job.in_count > job.out_count ? job.in_count : job.out_count, job.elem_bytes);
         status = job.input[r] == NULL || job.output[r] == NULL ? DDP_E_NOMEM : status;
     }
     status = job.input == NULL || job.output == NULL ? DDP_E_NOMEM : status;

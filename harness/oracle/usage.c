@@ -377,6 +377,35 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
     return DDP_OK;
 }
 
+/* A number that is no status, or none to end with: the core went by what nobody had set. */
+static void check_unnamed(const struct harness_emulation *e, struct harness_findings *out)
+{
+    struct harness_finding finding;
+    char ranks[96];
+
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_CRASH_EXITED, HARNESS_ORACLE_USAGE,
+                         HARNESS_MODE_STATUS);
+    for (uint32_t r = 0; r < e->world; r++) {
+        const struct harness_trace_event *end = harness_index_end(&e->index, r);
+        const ddp_status status = end == NULL ? DDP_OK : harness_index_status(end->entry.arg[0]);
+        ddp_status same;
+
+        if (status == DDP_PENDING || ddp_status_parse(ddp_status_name(status), &same) != DDP_OK) {
+            harness_rank_set_add(&finding.culprits, r);
+            finding.status = status;
+        }
+    }
+    if (harness_rank_set_is_empty(&finding.culprits)) {
+        return;
+    }
+    place_failure(e, finding.status, &finding);
+    (void)snprintf(finding.text, sizeof(finding.text),
+                   "%s ended with status %d (%s), with which nothing can end",
+                   harness_subject_ranks_text(&finding.culprits, ranks, sizeof(ranks)),
+                   (int)finding.status, ddp_status_name(finding.status));
+    harness_findings_add(out, &finding);
+}
+
 ddp_status harness_check_usage(const struct harness_emulation *e, struct harness_findings *out,
                                struct ddp_err *err)
 {
@@ -392,6 +421,7 @@ ddp_status harness_check_usage(const struct harness_emulation *e, struct harness
             DDP_TRY(add(e, i, &reports, out, err));
         }
     }
+    check_unnamed(e, out);
     harness_usage_check_victims(e, out);
     return DDP_OK;
 }

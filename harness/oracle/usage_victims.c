@@ -109,23 +109,26 @@ static void blame_witnesses(const struct harness_emulation *e, uint32_t dead,
 static void check_named(const struct harness_emulation *e, const struct victims *victims,
                         uint32_t rank, struct harness_findings *out)
 {
-    bool is_alive = harness_rank_set_has(&victims->alive, rank);
+    const bool is_alive = harness_rank_set_has(&victims->alive, rank);
+    /* A rank that recorded its end has a status of its own, of which other findings tell. If that
+     * says that all is well, and nothing else was found either, nobody may call it dead. */
+    const bool is_well = !is_alive && out->count == 0 && harness_index_is_ended_ok(&e->index, rank);
     struct harness_finding finding;
     char ranks[96];
 
-    /* A rank that recorded its end has a status of its own, of which other findings tell. */
-    if (!is_alive && (!is_dead(e, rank) || is_blamed(out, rank))) {
+    if (!is_alive && !is_well && (!is_dead(e, rank) || is_blamed(out, rank))) {
         return;
     }
     begin(victims, out, &finding);
-    if (is_alive) {
+    if (is_alive || is_well) {
         blame_witnesses(e, rank, &finding);
     } else {
         harness_rank_set_add(&finding.culprits, rank);
     }
     (void)snprintf(finding.text, sizeof(finding.text),
-                   is_alive ? "%s ended because rank %u had died, and it had not"
-                            : "%s ended because of rank %u, and no finding says why it died",
+                   is_alive  ? "%s ended because rank %u had died, and it had not"
+                   : is_well ? "%s ended because rank %u had died, and it had ended well"
+                             : "%s ended because of rank %u, and no finding says why it died",
                    harness_subject_ranks_text(&victims->ranks, ranks, sizeof(ranks)), rank);
     harness_findings_add(out, &finding);
 }

@@ -110,6 +110,10 @@ static ddp_status take_sizes(struct words *words, struct harness_posted *out)
         }
         out->root = (uint32_t)root;
     }
+    if (strcmp(peek(words), "in_place") == 0) {
+        words->next++;
+        out->is_in_place = true;
+    }
     return DDP_OK;
 }
 

@@ -29,6 +29,7 @@ struct harness_posted {
     uint64_t elem_count;
     uint32_t root;
     enum ddp_algorithm_id algorithm;      /* NONE: the kind's default */
+    bool is_in_place;                     /* what comes out lies where it went in */
     bool is_monitored;                    /* a barrier that tells who does not come */
     char group[HARNESS_GROUP_NAME_BYTES]; /* ""; of all ranks */
 };

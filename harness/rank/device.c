@@ -155,6 +155,7 @@ static ddp_status create_schedules(struct harness_session *session,
     const struct harness_job *job = &session->plan->job;
     struct ddp_coll_schedule_config config = {.is_checked = is_strict,
                                               .algorithm = job->collective.algorithm,
+                                              .segment_bytes = job->segment_bytes,
                                               .of_kind[DDP_COLL_ALL_GATHER] =
                                                   gathers[job->all_gather]};
     ddp_status status = DDP_OK;

@@ -87,13 +87,45 @@ static ddp_status run_monitored(struct harness_session *session)
     return status;
 }
 
-/* A broadcast has one buffer; all other kinds are not in place. */
+/* The memory of one collective: one block, or one for what goes in and one for what comes out. */
+struct buffers {
+    char *block[2];
+    char *input, *output;
+};
+
+/* As much as the root's, which a fault may make any rank. In place the shorter one of the two is
+ * this rank's block of the longer one; a reduction to one rank is in place there alone. */
+static bool take_buffers(struct ddp_mem *mem, const struct turn *turn, struct buffers *out)
+{
+    const struct harness_posted *posted = &turn->posted;
+    const size_t block_bytes = posted->elem_count * ddp_dtype_size_bytes(posted->dtype);
+    const size_t before_bytes = turn->member * block_bytes;
+    const size_t input_blocks = ddp_coll_input_blocks(posted->kind, turn->size);
+    const size_t output_blocks = ddp_coll_output_blocks(posted->kind, turn->size, true);
+    const bool is_one =
+        posted->is_in_place && (posted->kind != DDP_COLL_REDUCE || turn->member == posted->root);
+
+    out->block[0] = ddp_mem_array(
+        mem, is_one && output_blocks > input_blocks ? output_blocks : input_blocks, block_bytes);
+    out->block[1] = is_one ? NULL : ddp_mem_array(mem, output_blocks, block_bytes);
+    out->input = out->block[0];
+    out->output = is_one ? out->block[0] : out->block[1];
+    if (out->block[0] == NULL || out->output == NULL) {
+        return false;
+    }
+    if (is_one && posted->kind == DDP_COLL_ALL_GATHER) {
+        out->input += before_bytes;
+    } else if (is_one && posted->kind == DDP_COLL_REDUCE_SCATTER) {
+        out->output += before_bytes;
+    }
+    return true;
+}
+
 static ddp_status run_one(struct harness_session *session, uint32_t step, const struct turn *turn)
 {
     const struct harness_posted *posted = &turn->posted;
     struct ddp_mem *mem = session->env->mem;
-    size_t elem_bytes, input_count, output_count;
-    void *input, *output;
+    struct buffers buffers = {{NULL, NULL}, NULL, NULL};
     ddp_status status;
 
     if (posted->is_monitored) {
@@ -102,28 +134,20 @@ static ddp_status run_one(struct harness_session *session, uint32_t step, const 
     if (posted->kind == DDP_COLL_BARRIER) {
         return post(session, turn, NULL, NULL);
     }
-    elem_bytes = ddp_dtype_size_bytes(posted->dtype);
-    input_count = posted->elem_count * ddp_coll_input_blocks(posted->kind, turn->size);
-    /* As much as of the root, which a fault may make it. */
-    output_count = posted->elem_count * ddp_coll_output_blocks(posted->kind, turn->size, true);
-    input = ddp_mem_array(mem, input_count, elem_bytes);
-    output =
-        posted->kind == DDP_COLL_BROADCAST ? input : ddp_mem_array(mem, output_count, elem_bytes);
-    status = input == NULL || output == NULL ? DDP_E_NOMEM : DDP_OK;
+    status = take_buffers(mem, turn, &buffers) ? DDP_OK : DDP_E_NOMEM;
     if (status == DDP_OK && (posted->kind != DDP_COLL_BROADCAST || turn->member == posted->root)) {
         harness_posted_fill(posted, session->plan->job.seed, step, turn->index, session->env->rank,
-                            input_count, input);
+                            posted->elem_count * ddp_coll_input_blocks(posted->kind, turn->size),
+                            buffers.input);
     }
     if (status == DDP_OK) {
-        status = post(session, turn, input, output);
+        status = post(session, turn, buffers.input, buffers.output);
     }
     if (status == DDP_OK) {
-        record_taken(session, turn, output);
+        record_taken(session, turn, buffers.output);
     }
-    if (output != input) {
-        ddp_mem_free(mem, output);
-    }
-    ddp_mem_free(mem, input);
+    ddp_mem_free(mem, buffers.block[1]);
+    ddp_mem_free(mem, buffers.block[0]);
     return status;
 }
 

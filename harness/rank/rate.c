@@ -11,7 +11,7 @@ ddp_status harness_session_configure_trainer(struct harness_session *session)
 {
     const struct harness_job *job = &session->plan->job;
     struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
-    int64_t options[] = {job->ranks, 0, 0, 0};
+    int64_t options[] = {job->ranks, 0, 0, 0, 0};
 
     place.data = options;
     place.elem_count = sizeof options / sizeof options[0];
@@ -29,6 +29,7 @@ ddp_status harness_session_configure_trainer(struct harness_session *session)
         session->scaler.backoff_factor = job->optimizer.scale_backoff;
         session->scaler.growth_interval = job->optimizer.scale_interval;
     }
+    session->untimely = options[4];
     session->is_clip_early = options[2] != 0 && job->optimizer.clip_norm > 0;
     return DDP_OK;
 }
@@ -54,6 +55,8 @@ float harness_session_rate(const struct harness_session *session, uint64_t step)
     return (float)rate;
 }
 
+/* Not ddp_clip_grad_norm: it would refuse a rank that left its backward pass out, of which more can
+ * be said by what the others wait for. */
 static ddp_status clip(struct harness_session *session)
 {
     return ddp_clip_params(session->device, &session->transfer, session->params,

@@ -106,6 +106,7 @@ struct harness_session {
     uint64_t steps_done;             /* completed in all */
     int64_t batch_shift; /* so many batches a fault skipped, less those it made this rank repeat */
     bool is_clip_early;  /* gradients are clipped before they are reduced */
+    int64_t untimely;    /* the number of a call that comes at a wrong time; 0: none (untimely.c) */
     bool is_resuming;    /* of another number of ranks, and it says where samples go on */
     /* job.on_loss: continue: the buffers as they were when the step `kept_step` began, which is
      * done again if nobody completes it. */
@@ -243,6 +244,8 @@ DDP_MUST_USE ddp_status harness_session_load_scale(struct harness_session *sessi
 DDP_MUST_USE ddp_status harness_session_clip(struct harness_session *session);
 /* By a fault: the local gradients, which are then handed to DDP. */
 DDP_MUST_USE ddp_status harness_session_clip_early(struct harness_session *session);
+/* A call of the core at a wrong time, if the rank is to make one here. */
+DDP_MUST_USE ddp_status harness_session_untimely(struct harness_session *session, bool is_in_pass);
 
 /* evaluate.c: after a step, if the job evaluates then. */
 DDP_MUST_USE ddp_status harness_session_evaluate(struct harness_session *session, uint32_t step);

@@ -27,6 +27,7 @@ static ddp_status on_grad_ready(void *context, size_t param)
 {
     struct harness_session *session = context;
 
+    DDP_TRY(harness_session_untimely(session, true));
     return session->is_clip_early ? DDP_OK : ddp_grad_ready(session->ddp, param);
 }
 
@@ -203,6 +204,7 @@ static ddp_status run_micro(struct harness_session *session, uint32_t step, uint
     if (*out_ended) {
         return DDP_OK;
     }
+    DDP_TRY(harness_session_untimely(session, false));
     ddp_set_sync(session->ddp, micro + 1 == session->job.micro_batches);
     DDP_TRY(run_forward(session, &batch, &observer));
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_LOSS, &is_skipped));

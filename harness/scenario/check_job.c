@@ -191,6 +191,13 @@ static ddp_status check_device(const struct harness_reader *reader,
                                  "collective %s has an all-gather of its own: leave all_gather out",
                                  harness_collective_name(job->collective));
     }
+    if (job->segment_bytes > 0 && job->collective.engine != HARNESS_ENGINE_SCHEDULE &&
+        job->collective.engine != HARNESS_ENGINE_OPAQUE) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_segment_kb), reader->err,
+                                 DDP_E_INVALID,
+                                 "collective %s cuts its messages by itself: leave segment_kb out",
+                                 harness_collective_name(job->collective));
+    }
     if (job->nodes != NULL && job->collective.engine != HARNESS_ENGINE_SCHEDULE) {
         const struct harness_yaml_node *nodes = harness_reader_node(map, HARNESS_ROW_JOB_nodes);
 

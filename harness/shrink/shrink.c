@@ -199,7 +199,7 @@ static void drop_steps(struct shrinker *shrinker)
 /* Settings whose absence is simpler. Each on its own, since one may be what it takes. */
 static void drop_options(struct shrinker *shrinker)
 {
-    for (unsigned i = 0; i < 6; i++) {
+    for (unsigned i = 0; i < 7; i++) {
         struct harness_plan plan = copy(shrinker);
         bool is_there = false;
 
@@ -224,6 +224,10 @@ static void drop_options(struct shrinker *shrinker)
         case 4:
             is_there = plan.job.first_bucket_cap_bytes > 0;
             plan.job.first_bucket_cap_bytes = 0;
+            break;
+        case 5:
+            is_there = plan.job.segment_bytes > 0;
+            plan.job.segment_bytes = 0;
             break;
         default:
             is_there = plan.job.checkpoint_every > 0 && !plan.restore.is_set;

@@ -30,6 +30,10 @@ static void on_crash(int signal_number)
 {
     struct harness_sim_rank *rank = running_rank();
 
+    if (rank == NULL && watched != NULL && watched->watch.is_guarded) {
+        watched->watch.is_guarded = false;
+        siglongjmp(watched->watch.guarded, 1);
+    }
     if (rank == NULL) { /* the harness itself: end as without a handler */
         (void)signal(signal_number, SIG_DFL);
         (void)raise(signal_number);
@@ -107,4 +111,5 @@ void harness_sim_watch_close(struct harness_sim *sim)
         (void)sigaction(crash_signals[i], &watch->old_crash[i], NULL);
     }
     (void)sigaltstack(&watch->old_stack, NULL);
+    watch->is_open = false;
 }

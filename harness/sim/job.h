@@ -2,6 +2,7 @@
 #ifndef HARNESS_SIM_JOB_H
 #define HARNESS_SIM_JOB_H
 
+#include <setjmp.h>
 #include <signal.h>
 
 #include "ddpcore/transport/loop.h"
@@ -50,9 +51,12 @@ struct harness_sim_watch {
     uint64_t switch_count; /* of the scheduler, a second of CPU time ago */
     unsigned second_count; /* since then, in the same run of a rank */
     bool is_open;
+    sigjmp_buf guarded; /* while is_guarded, a crash of no rank goes on there */
+    bool is_guarded;
 };
 
 struct harness_sim {
+    bool is_net_broken; /* it crashed as it closed a rank's end */
     struct ddp_mem *mem;
     const struct harness_launch_config *config;
     struct harness_rank_options options;
@@ -92,6 +96,8 @@ void harness_sim_rank_leave(struct harness_sim_rank *rank) __attribute__((noretu
 
 /* crash.c */
 void harness_sim_watch_open(struct harness_sim *sim);
+/* Code of the core that no rank runs, between open and close; false: it crashed. */
+bool harness_sim_guard(struct harness_sim *sim, void (*call)(void *context), void *context);
 void harness_sim_watch_close(struct harness_sim *sim);
 
 /* monitor.c */

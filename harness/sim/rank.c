@@ -310,6 +310,21 @@ static void drop(struct harness_sim_rank *rank)
     rank->pool = NULL;
 }
 
+static void kill_end(void *context)
+{
+    const struct harness_sim_rank *rank = context;
+
+    ddp_loop_net_kill(rank->sim->net, rank->rank);
+}
+
+/* Whoever crashed in the network may have left it as nobody can close it. */
+static void leave_net(struct harness_sim_rank *rank)
+{
+    if (!rank->sim->is_net_broken && !harness_sim_guard(rank->sim, kill_end, rank)) {
+        rank->sim->is_net_broken = true;
+    }
+}
+
 void harness_sim_rank_settle(struct harness_sim_rank *rank)
 {
     DDP_ASSERT(rank->process.state == HARNESS_PROCESS_EXITED ||
@@ -320,7 +335,7 @@ void harness_sim_rank_settle(struct harness_sim_rank *rank)
             rank->recorder.page->seq_posted > 0) {
             ddp_loop_net_excuse(rank->sim->net, rank->rank);
         }
-        ddp_loop_net_kill(rank->sim->net, rank->rank);
+        leave_net(rank);
     }
     if (rank->is_vanished) {
         /* Whatever killed the rank may have taken its machine along. */
@@ -339,6 +354,6 @@ void harness_sim_rank_reap(struct harness_sim_rank *rank)
                                   .code = SIGKILL,
                                   .time_ns = now_ns(rank),
                                   .is_stopped = rank->process.state == HARNESS_PROCESS_STOPPED};
-    ddp_loop_net_kill(rank->sim->net, rank->rank);
+    leave_net(rank);
     drop(rank);
 }

@@ -156,6 +156,13 @@ static void report(struct harness_sim *sim, enum harness_verdict verdict, const 
                                      sim->scheduler.clock.time_ns);
 }
 
+static void destroy_net(void *context)
+{
+    const struct harness_sim *sim = context;
+
+    ddp_loop_net_destroy(sim->net);
+}
+
 /* The store and the messages, once no rank is left. They are the core's, as what ranks do is: if
  * they keep memory, or it was written past its end, that is found like a rank's. Damaged memory is
  * left as it is: whoever goes through it may be led anywhere. */
@@ -170,10 +177,12 @@ static void close_net(struct harness_sim *sim, bool is_told)
         sim->net = NULL;
         sim->net_pool = NULL;
     }
-    if (sim->net != NULL) {
-        ddp_loop_net_destroy(sim->net);
-        sim->net = NULL;
+    if (sim->net != NULL && (sim->is_net_broken || !harness_sim_guard(sim, destroy_net, sim))) {
+        report(sim, HARNESS_VERDICT_CRASH_STORE, "the store or the messages crashed at their end",
+               ddp_mem_pool_block_count(sim->net_pool));
+        sim->net_pool = NULL;
     }
+    sim->net = NULL;
     if (sim->net_pool != NULL && ddp_mem_pool_block_count(sim->net_pool) > 0 && is_told) {
         report(sim, HARNESS_VERDICT_RESOURCE_LEAK,
                "the store or the messages did not give back their memory",
@@ -394,8 +403,8 @@ ddp_status harness_sim_run(struct ddp_mem *mem, const struct harness_launch_conf
     if (status == DDP_OK) {
         harness_sim_watch_open(&sim);
         run_ranks(&sim);
-        harness_sim_watch_close(&sim);
         status = sim_finish(&sim, err);
+        harness_sim_watch_close(&sim);
     }
     sim_close(&sim);
     if (stats != NULL) {

@@ -124,7 +124,8 @@ static void check_member(struct rounds *rounds, uint32_t rank, uint32_t *arrived
 
             soonest = round > soonest ? round : soonest;
         }
-        if (!is_message(step) && step->round != soonest && step->round != first[s]) {
+        if (!is_message(step) && step->round != soonest &&
+            (first[s] == NEVER || step->round != first[s])) {
             refuse(rounds, rank, s, step->round, ", and can run in round ", soonest);
         }
     }

@@ -1,5 +1,4 @@
-/* The judge: every way in which a run can fail to be what its scenario says. One passing case, then
- * one change at a time, each of which must make it fail with a reason that names the change. */
+/* The judge: one passing case, then one change at a time, each of which must fail and be named. */
 #include <string.h>
 
 #include "harness/judge/judge.h"
@@ -139,10 +138,13 @@ CT_TEST(judge, unfired_fault_is_inconclusive)
     f.fired[0] = 0;
     f.findings.count = 0;
     expect_outcome(&f, HARNESS_OUTCOME_INCONCLUSIVE, "never fired");
-    setup(&f);
-    f.fired[0] = 0;
-    f.plan.expect.verdict = HARNESS_VERDICT_CRASH_EXITED;
-    expect_outcome(&f, HARNESS_OUTCOME_FAIL, "never fired");
+    for (uint32_t i = 0; i < 2; i++) { /* another verdict; the expected one, also of rank 2 */
+        setup(&f);
+        f.fired[0] = 0;
+        f.plan.expect.verdict = i == 0 ? HARNESS_VERDICT_CRASH_EXITED : f.plan.expect.verdict;
+        harness_rank_set_add(&f.findings.items[0].culprits, 1 + i);
+        expect_outcome(&f, HARNESS_OUTCOME_FAIL, "never fired");
+    }
 }
 
 /* A fault that fired more often than planned is the harness's own error. */

@@ -42,6 +42,60 @@ CT_TEST(oracle, errors_of_nothing_are_lost_evidence)
     }
 }
 
+/* Whoever ends because of a peer that has done all its steps and ended well is wrong. */
+CT_TEST(oracle, who_ended_well_is_not_dead)
+{
+    struct oracle_job job;
+    const uint64_t error[5] = {(uint32_t)DDP_E_PEER_DIED, 1, (uint32_t)DDP_E_PEER_DIED, 1, 0};
+    const uint64_t death[5] = {1};
+
+    CT_REQUIRE(oracle_job_open(&job, false));
+    CT_REQUIRE(oracle_job_run(&job));
+    for (size_t i = 0; i < job.trace.event_count; i++) {
+        struct harness_trace_event *event = &job.trace.events[i];
+
+        if (event->rank == 0 && event->entry.event == DDP_EVENT_RANK_END) {
+            event->entry.arg[0] = (uint32_t)DDP_E_PEER_DIED;
+        }
+    }
+    oracle_job_add_event(&job, 0, DDP_EVENT_PEER_DIED, 3, death);
+    oracle_job_add_event(&job, 0, DDP_EVENT_RANK_ERROR, 3, error);
+    CT_REQUIRE(oracle_job_check(&job));
+    CT_REQUIRE(job.findings.count == 1);
+    CT_CHECK(job.findings.items[0].verdict == HARNESS_VERDICT_CRASH_EXITED);
+    CT_CHECK(harness_rank_set_has(&job.findings.items[0].culprits, 0));
+    CT_CHECK(!harness_rank_set_has(&job.findings.items[0].culprits, 1));
+    CT_CHECK(strstr(job.findings.items[0].text, "had died, and it had ended well") != NULL);
+    oracle_job_close(&job);
+}
+
+/* A number that is no status, which a rank ended with, is an error of its own; the record keeps it.
+ */
+CT_TEST(oracle, what_is_no_status_ends_no_rank)
+{
+    static const int32_t numbers[] = {DDP_PENDING, 1774786928, -1774786928};
+
+    for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++) {
+        struct oracle_job job;
+
+        CT_REQUIRE(oracle_job_open(&job, false));
+        CT_REQUIRE(oracle_job_run(&job));
+        for (size_t i = 0; i < job.trace.event_count; i++) {
+            struct harness_trace_event *event = &job.trace.events[i];
+
+            if (event->rank == 1 && event->entry.event == DDP_EVENT_RANK_END) {
+                event->entry.arg[0] = (uint32_t)numbers[k];
+            }
+        }
+        CT_REQUIRE(oracle_job_check(&job));
+        CT_REQUIRE(job.findings.count == 1);
+        CT_CHECK(job.findings.items[0].verdict == HARNESS_VERDICT_CRASH_EXITED);
+        CT_CHECK(harness_rank_set_has(&job.findings.items[0].culprits, 1));
+        CT_CHECK(!harness_rank_set_has(&job.findings.items[0].culprits, 0));
+        oracle_job_close(&job);
+    }
+}
+
 CT_TEST(oracle, messages_are_those_of_the_schedules)
 {
     struct oracle_job job;

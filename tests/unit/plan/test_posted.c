@@ -24,6 +24,11 @@ CT_TEST(posted, texts_are_read)
         harness_posted_parse("reduce f32 9 max root 1 by binomial_reduce in pair", &posted, &err));
     CT_CHECK(posted.algorithm == DDP_ALGORITHM_BINOMIAL_REDUCE && posted.root == 1);
     CT_CHECK_STR(posted.group, "pair");
+    CT_CHECK(!posted.is_in_place);
+    CT_REQUIRE_OK(
+        harness_posted_parse("reduce f32 9 min root 1 in_place by binomial_reduce", &posted, &err));
+    CT_CHECK(posted.is_in_place && posted.algorithm == DDP_ALGORITHM_BINOMIAL_REDUCE);
+    CT_CHECK_STATUS(harness_posted_parse("barrier in_place", &posted, &err), DDP_E_PARSE);
 }
 
 CT_TEST(posted, groups_are_read)

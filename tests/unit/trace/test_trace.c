@@ -5,6 +5,7 @@
 
 #include "ddpcore/seam/access.h"
 #include "ddpcore/seam/fault_point.h"
+#include "harness/trace/event_format.h"
 #include "harness/trace/trace.h"
 #include "tests/ct.h"
 
@@ -441,4 +442,20 @@ CT_TEST(trace, lost_entries_are_counted)
     CT_CHECK_EQ_U64(trace.lost_count, 1);
     CT_CHECK_EQ_U64(trace.event_count, 2);
     harness_trace_fini(&trace);
+}
+
+CT_TEST(trace, a_status_without_a_name_is_a_number)
+{
+    char data[64];
+    struct ddp_text text;
+    uint64_t value = 0;
+
+    ddp_text_init_fixed(&text, data, sizeof data);
+    harness_event_arg_print("s:status", (uint32_t)-77777, &text);
+    CT_CHECK_STR(ddp_text_str(&text), " status=-77777");
+    CT_REQUIRE_OK(harness_event_arg_parse("s:status", "-77777", &value));
+    CT_CHECK((int32_t)(uint32_t)value == -77777);
+    CT_CHECK(harness_event_arg_parse("s:status", "0", &value) != DDP_OK); /* it has one */
+    CT_CHECK(harness_event_arg_parse("s:status", "9999999999", &value) != DDP_OK);
+    CT_CHECK(harness_event_arg_parse("s:status", "ODD", &value) != DDP_OK);
 }
