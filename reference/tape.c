@@ -34,6 +34,7 @@ ddp_status ref_tape_allocate(struct ref_tape *tape)
     tape->arena = (float *)data;
     tape->arena_elems = tape->arena_used;
     tape->scratch = tape->arena + tape->arena_elems;
+    DDP_TRY(ref_tape_alloc_rounding(tape));
     tape->work = tape->scratch + tape->scratch_elems;
     tape->losses_host = (float *)ddp_mem_array(device->mem, tape->loss_rows_max, sizeof(float));
     tape->ids_host = (int32_t *)ddp_mem_array(device->mem, tape->id_rows_max, sizeof(int32_t));
@@ -51,6 +52,7 @@ void ref_tape_fini(struct ref_tape *tape)
 
     if (device != NULL) {
         device->ops->free(device, DDP_SPACE_DEVICE, tape->arena);
+        device->ops->free(device, DDP_SPACE_DEVICE, tape->rounding);
         ddp_mem_free(device->mem, tape->losses_host);
         ddp_mem_free(device->mem, tape->ids_host);
         ddp_mem_free(device->mem, tape->nodes);
@@ -210,8 +212,9 @@ ddp_status ref_tape_input(struct ref_tape *tape, const float *host, size_t rows_
     if (tape->is_dry) {
         return DDP_OK;
     }
-    return ddp_transfer_to_device(&tape->transfer, tape->values[*out].data, host,
-                                  rows * columns * sizeof(float));
+    DDP_TRY(ddp_transfer_to_device(&tape->transfer, tape->values[*out].data, host,
+                                   rows * columns * sizeof(float)));
+    return ref_tape_round_value(tape, *out);
 }
 
 ddp_status ref_tape_linear(struct ref_tape *tape, size_t x, size_t weight, size_t bias, size_t *out)
@@ -240,11 +243,11 @@ ddp_status ref_tape_linear(struct ref_tape *tape, size_t x, size_t weight, size_
     }
     gemm.c = tape->values[*out].data;
     DDP_TRY(device->math->gemm(device, NULL, &gemm));
-    if (bias == REF_NONE) {
-        return DDP_OK;
+    if (bias != REF_NONE) {
+        DDP_TRY(device->math->add_bias(device, NULL, gemm.c, gemm.c, tape->params[bias].data,
+                                       in.rows, outputs));
     }
-    return device->math->add_bias(device, NULL, gemm.c, gemm.c, tape->params[bias].data, in.rows,
-                                  outputs);
+    return ref_tape_round_value(tape, *out);
 }
 
 ddp_status ref_tape_relu(struct ref_tape *tape, size_t x, size_t *out)

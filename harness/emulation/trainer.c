@@ -118,6 +118,7 @@ ddp_status harness_trainer_load(const struct harness_emulation *e, struct harnes
 
             DDP_TRY(harness_emulation_copy(e, params[p].data, source.data, source.size_bytes));
         }
+        DDP_TRY(harness_mixed_round(e, model, camp));
         trainer->is_loaded = true;
         trainer->steps_done = e->steps_done;
         trainer->camp = camp->number;
