@@ -281,10 +281,11 @@ static ddp_status scale(struct ref_tape *tape, size_t x, size_t weight, size_t b
     y = tape->values[*out].data;
     DDP_TRY(math->scale_columns(tape->device, NULL, y, in.data, tape->params[weight].data, in.rows,
                                 in.columns));
-    if (bias == REF_NONE) {
-        return DDP_OK;
+    if (bias != REF_NONE) {
+        DDP_TRY(
+            math->add_bias(tape->device, NULL, y, y, tape->params[bias].data, in.rows, in.columns));
     }
-    return math->add_bias(tape->device, NULL, y, y, tape->params[bias].data, in.rows, in.columns);
+    return ref_tape_round_value(tape, *out);
 }
 
 ddp_status ref_tape_scale(struct ref_tape *tape, size_t x, size_t weight, size_t *out)
@@ -314,8 +315,9 @@ ddp_status ref_tape_add(struct ref_tape *tape, size_t x, size_t y, size_t *out)
     }
     DDP_TRY(device->ops->copy(device, NULL, tape->values[*out].data, in.data,
                               elem_count * sizeof(float)));
-    return device->math->axpy(device, NULL, tape->values[*out].data, tape->values[y].data, 1.0F,
-                              elem_count);
+    DDP_TRY(device->math->axpy(device, NULL, tape->values[*out].data, tape->values[y].data, 1.0F,
+                               elem_count));
+    return ref_tape_round_value(tape, *out);
 }
 
 /* Room for the losses of so many rows. */

@@ -91,11 +91,7 @@ DDP_MUST_USE ddp_status harness_powersgd_create(struct harness_emulation *emulat
 DDP_MUST_USE ddp_status harness_powersgd_gather(struct harness_emulation *emulation, uint32_t step);
 void harness_powersgd_snapshot(struct harness_emulation *emulation);
 
-/* mixed.c: the weights of a camp, as passes compute with them, into a trainer's model, which has
- * them if its passes are of 16 bits; and an average from its sum, of that type. */
-DDP_MUST_USE ddp_status harness_mixed_round(const struct harness_emulation *emulation,
-                                            struct ref_model *model,
-                                            const struct harness_camp *camp);
+/* mixed.c: an average from its sum, which is of type dtype. */
 DDP_MUST_USE ddp_status harness_emulation_average(const struct harness_emulation *emulation,
                                                   const struct harness_tensor *target,
                                                   const char *sum, enum ddp_dtype dtype);

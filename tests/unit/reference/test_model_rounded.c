@@ -7,6 +7,10 @@
 
 static const struct ref_model_config models[] = {
     {.name = "mlp", .width = {5, 7, 6, 4}, .width_count = 4, .seed = 3},
+    {.name = "module_child", .width = {5, 7, 4}, .width_count = 3, .seed = 3},
+    {.name = "module_twin", .width = {5, 7, 4}, .width_count = 3, .seed = 3},
+    {.name = "branchy", .width = {5, 6, 4}, .width_count = 3, .seed = 3},
+    {.name = "gpt", .width = {3, 4, 4, 5}, .width_count = 4, .heads = 2, .seed = 3},
 };
 enum { MODEL_COUNT = sizeof(models) / sizeof(models[0]) };
 
