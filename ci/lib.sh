@@ -8,6 +8,12 @@ jobs=$(nproc 2>/dev/null || echo 2)
 logs=build/ci-logs
 mkdir -p "$logs"
 
+# Builds with the same flags (release, bare) share what ccache keeps; then debuggers find the sources of
+# whichever was compiled first, which are the same. A launcher that was chosen already stays.
+if [[ -z ${CMAKE_C_COMPILER_LAUNCHER+set} ]] && command -v ccache >/dev/null; then
+    export CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_NOHASHDIR=1
+fi
+
 # configure PRESET [CMAKE ARGUMENTS]: the preset, also with a CMake too old to read the file. CI_WERROR:
 # compiler warnings are errors.
 configure() {
@@ -15,6 +21,9 @@ configure() {
     shift
     if [[ -n ${CI_WERROR:-} ]]; then
         set -- -DDDPROVE_WERROR=ON "$@"
+    fi
+    if [[ $preset == coverage ]]; then # its objects name the folder that they count into
+        set -- -DCMAKE_C_COMPILER_LAUNCHER= "$@"
     fi
     if cmake --list-presets >/dev/null 2>&1; then
         cmake --preset "$preset" "$@"
