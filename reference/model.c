@@ -92,6 +92,13 @@ bool ref_model_is_branching(const struct ref_model_config *config)
     return index < KIND_COUNT && (kinds[index]->is_routed || config->branch != REF_BRANCH_BOTH);
 }
 
+bool ref_model_is_roundable(const struct ref_model_config *config)
+{
+    const size_t index = find_kind(config->name);
+
+    return index < KIND_COUNT && kinds[index]->is_roundable;
+}
+
 /* spec: zeroed, but for mem. To be given to ref_spec_fini in any case. */
 static ddp_status find_and_describe(const struct ref_model_config *config, size_t *out_index,
                                     struct ref_model_spec *spec, struct ddp_err *err)
@@ -268,8 +275,10 @@ static ddp_status create_tape(struct ref_model *model, size_t batch_rows_max)
 {
     const struct ref_batch no_batch = {0};
 
-    DDP_TRY(ref_tape_init(&model->tape, model->device, model->params, model->spec.param_count,
-                          batch_rows_max));
+    DDP_TRY(ref_tape_init(&model->tape, model->device,
+                          model->rounded != NULL ? model->wide : model->params,
+                          model->spec.param_count, batch_rows_max));
+    model->tape.rounded = model->rounded;
     ref_tape_begin(&model->tape, batch_rows_max, NULL);
     DDP_TRY(model->kind->forward(model, &no_batch));
     return ref_tape_allocate(&model->tape);
@@ -308,6 +317,7 @@ static ddp_status build_model(struct ref_model *model, size_t batch_rows_max, st
     model->config.name = model_names[index]; /* outlives the caller's string */
     DDP_TRY(check_device(model, err));
     DDP_TRY(alloc_params(model));
+    DDP_TRY(ref_model_create_rounded(model, err));
     DDP_TRY(alloc_buffers(model));
     DDP_TRY(create_tape(model, batch_rows_max));
     return ref_model_init(model, err);
@@ -344,6 +354,7 @@ void ref_model_destroy(struct ref_model *model)
     }
     device = model->device;
     ref_tape_fini(&model->tape);
+    ref_model_destroy_rounded(model);
     device->ops->free(device, DDP_SPACE_DEVICE, model->data_block);
     device->ops->free(device, DDP_SPACE_DEVICE, model->grad_block);
     device->ops->free(device, DDP_SPACE_DEVICE, model->buffer_block);
@@ -375,7 +386,10 @@ ddp_status ref_model_forward(struct ref_model *model, const struct ref_batch *ba
         return DDP_E_INVALID;
     }
     ref_tape_begin(&model->tape, batch->rows, observer);
-    status = model->kind->forward(model, batch);
+    status = ref_model_widen(model);
+    if (status == DDP_OK) {
+        status = model->kind->forward(model, batch);
+    }
     if (status == DDP_OK) {
         status = ref_tape_mean_loss(&model->tape, out_loss);
     }
@@ -418,5 +432,8 @@ void ref_model_zero_grad(struct ref_model *model)
 {
     for (size_t i = 0; i < model->spec.param_count; i++) {
         model->params[i].is_grad_defined = false;
+        if (model->rounded != NULL) {
+            model->rounded[i].is_grad_defined = false;
+        }
     }
 }

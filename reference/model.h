@@ -37,8 +37,11 @@ struct ref_model_config {
     size_t width_count;
     enum ref_branch_rule branch;
     uint32_t skip_rank;
-    size_t heads;        /* gpt: of each attention; 0 = 4 if the width divides by 4, else 1 */
-    size_t experts;      /* moe; 0 = 4 */
+    size_t heads;   /* gpt: of each attention; 0 = 4 if the width divides by 4, else 1 */
+    size_t experts; /* moe; 0 = 4 */
+    /* In which passes run: f32; or f16 or bf16, then values and gradients are rounded to that, and
+     * parameters are ref_model_rounded's. */
+    enum ddp_dtype precision;
     uint64_t seed;       /* of the initial parameters (torch.nn.Linear's uniform range) */
     const char *initial; /* a safetensors file with these instead, and with the buffers; or NULL */
 };
@@ -57,6 +60,8 @@ DDP_MUST_USE ddp_status ref_model_check_data(const struct ref_model_config *conf
                                              struct ddp_err *err);
 /* Whether a pass may use fewer parameters than another one of the same job. */
 bool ref_model_is_branching(const struct ref_model_config *config);
+/* Whether it has passes of 16 bits. */
+bool ref_model_is_roundable(const struct ref_model_config *config);
 /* Names and shapes without data, for planning: what ref_model_params and ref_model_buffers will be,
  * data NULL. Give back `params`: one block of mem that holds all. Errors: E_NOT_FOUND (no such
  * model), E_INVALID (its widths), E_NOMEM. The file `initial` is not looked at. */
@@ -99,6 +104,10 @@ struct ref_exchange {
 void ref_model_set_exchange(struct ref_model *model, const struct ref_exchange *exchange);
 /* All parameters in registration order; one data block, one gradient block. */
 struct ddp_param *ref_model_params(struct ref_model *model, size_t *out_count);
+/* With a precision of 16 bits: what passes compute with, and where they leave gradients, in the
+ * order of ref_model_params. Whoever steps those rounds them into these. NULL: passes take those.
+ */
+struct ddp_param *ref_model_rounded(struct ref_model *model);
 struct ddp_buffer *ref_model_buffers(struct ref_model *model, size_t *out_count);
 
 /* Told as the passes go; any of them may be NULL. A status other than OK stops the pass. */

@@ -142,5 +142,6 @@ static ddp_status forward_branchy(struct ref_model *model, const struct ref_batc
 
 const struct ref_model_kind ref_model_branchy = {.default_hidden_count = 1,
                                                  .default_hidden_width = 32,
+                                                 .is_roundable = true,
                                                  .describe = describe_branchy,
                                                  .forward = forward_branchy};

@@ -137,5 +137,6 @@ const struct ref_model_kind ref_model_gpt = {.default_hidden_count = 2,
                                              .default_hidden_width = 128,
                                              .is_sequence = true,
                                              .needs_layers = true,
+                                             .is_roundable = true,
                                              .describe = describe_gpt,
                                              .forward = forward_gpt};

@@ -51,6 +51,7 @@ struct ref_model_kind {
     bool is_sequence;   /* features are tokens, and each one has a label */
     bool is_routed;     /* the data choose which parameters a pass uses */
     bool needs_layers;  /* kernels of layers.h */
+    bool is_roundable;  /* passes may be of 16 bits: its operations round what they compute */
     ddp_status (*describe)(const struct ref_model_config *config, struct ref_model_spec *spec,
                            struct ddp_err *err);
     /* Records the forward pass on model->tape, loss last. The tape may be in its dry run: then the
@@ -63,16 +64,23 @@ struct ref_model {
     const struct ref_model_kind *kind;
     struct ref_model_config config;
     struct ref_model_spec spec;
-    struct ddp_param *params;       /* [spec.param_count] */
-    struct ddp_buffer *buffers;     /* [spec.buffer_count] */
-    float *data_block, *grad_block; /* on the device */
-    char *buffer_block;             /* the same */
-    int64_t *one;                   /* in buffer_block, behind the buffers */
+    struct ddp_param *params;         /* [spec.param_count] */
+    struct ddp_buffer *buffers;       /* [spec.buffer_count] */
+    float *data_block, *grad_block;   /* on the device */
+    struct ddp_param *rounded, *wide; /* [spec.param_count], or NULL: model_rounded.c */
+    char *rounded_block, *wide_block;
+    char *buffer_block; /* the same */
+    int64_t *one;       /* in buffer_block, behind the buffers */
     struct ref_tape tape;
 };
 
 /* model_init.c: the values that all begins with. */
 DDP_MUST_USE ddp_status ref_model_init(struct ref_model *model, struct ddp_err *err);
+
+/* model_rounded.c: tables for passes of 16 bits; nothing if they are of f32. */
+DDP_MUST_USE ddp_status ref_model_create_rounded(struct ref_model *model, struct ddp_err *err);
+void ref_model_destroy_rounded(struct ref_model *model);
+DDP_MUST_USE ddp_status ref_model_widen(struct ref_model *model); /* before a forward pass */
 
 /* model_buffer.c: buffers that follow what passes by.
  * buffer (f32) = (1 - momentum) * buffer + momentum * factor * value, element by element */

@@ -65,13 +65,16 @@ static ddp_status forward_mlp(struct ref_model *model, const struct ref_batch *b
 
 const struct ref_model_kind ref_model_mlp = {.default_hidden_count = 2,
                                              .default_hidden_width = 256,
+                                             .is_roundable = true,
                                              .describe = describe_mlp,
                                              .forward = forward_mlp};
 const struct ref_model_kind ref_model_module_child = {.default_hidden_count = 2,
                                                       .default_hidden_width = 256,
+                                                      .is_roundable = true,
                                                       .describe = describe_module_child,
                                                       .forward = forward_mlp};
 const struct ref_model_kind ref_model_module_twin = {.default_hidden_count = 1,
                                                      .default_hidden_width = 256,
+                                                     .is_roundable = true,
                                                      .describe = describe_module_twin,
                                                      .forward = forward_mlp};

@@ -34,6 +34,7 @@ ddp_status ref_tape_allocate(struct ref_tape *tape)
     tape->arena = (float *)data;
     tape->arena_elems = tape->arena_used;
     tape->scratch = tape->arena + tape->arena_elems;
+    DDP_TRY(ref_tape_alloc_rounding(tape));
     tape->work = tape->scratch + tape->scratch_elems;
     tape->losses_host = (float *)ddp_mem_array(device->mem, tape->loss_rows_max, sizeof(float));
     tape->ids_host = (int32_t *)ddp_mem_array(device->mem, tape->id_rows_max, sizeof(int32_t));
@@ -51,6 +52,7 @@ void ref_tape_fini(struct ref_tape *tape)
 
     if (device != NULL) {
         device->ops->free(device, DDP_SPACE_DEVICE, tape->arena);
+        device->ops->free(device, DDP_SPACE_DEVICE, tape->rounding);
         ddp_mem_free(device->mem, tape->losses_host);
         ddp_mem_free(device->mem, tape->ids_host);
         ddp_mem_free(device->mem, tape->nodes);
@@ -211,8 +213,9 @@ ddp_status ref_tape_input(struct ref_tape *tape, const float *host, size_t rows_
     if (tape->is_dry) {
         return DDP_OK;
     }
-    return ddp_transfer_to_device(&tape->transfer, tape->values[*out].data, host,
-                                  rows * columns * sizeof(float));
+    DDP_TRY(ddp_transfer_to_device(&tape->transfer, tape->values[*out].data, host,
+                                   rows * columns * sizeof(float)));
+    return ref_tape_round_value(tape, *out);
 }
 
 ddp_status ref_tape_linear(struct ref_tape *tape, size_t x, size_t weight, size_t bias, size_t *out)
@@ -241,11 +244,11 @@ ddp_status ref_tape_linear(struct ref_tape *tape, size_t x, size_t weight, size_
     }
     gemm.c = tape->values[*out].data;
     DDP_TRY(device->math->gemm(device, NULL, &gemm));
-    if (bias == REF_NONE) {
-        return DDP_OK;
+    if (bias != REF_NONE) {
+        DDP_TRY(device->math->add_bias(device, NULL, gemm.c, gemm.c, tape->params[bias].data,
+                                       in.rows, outputs));
     }
-    return device->math->add_bias(device, NULL, gemm.c, gemm.c, tape->params[bias].data, in.rows,
-                                  outputs);
+    return ref_tape_round_value(tape, *out);
 }
 
 ddp_status ref_tape_relu(struct ref_tape *tape, size_t x, size_t *out)
@@ -279,10 +282,11 @@ static ddp_status scale(struct ref_tape *tape, size_t x, size_t weight, size_t b
     y = tape->values[*out].data;
     DDP_TRY(math->scale_columns(tape->device, NULL, y, in.data, tape->params[weight].data, in.rows,
                                 in.columns));
-    if (bias == REF_NONE) {
-        return DDP_OK;
+    if (bias != REF_NONE) {
+        DDP_TRY(
+            math->add_bias(tape->device, NULL, y, y, tape->params[bias].data, in.rows, in.columns));
     }
-    return math->add_bias(tape->device, NULL, y, y, tape->params[bias].data, in.rows, in.columns);
+    return ref_tape_round_value(tape, *out);
 }
 
 ddp_status ref_tape_scale(struct ref_tape *tape, size_t x, size_t weight, size_t *out)
@@ -312,8 +316,9 @@ ddp_status ref_tape_add(struct ref_tape *tape, size_t x, size_t y, size_t *out)
     }
     DDP_TRY(device->ops->copy(device, NULL, tape->values[*out].data, in.data,
                               elem_count * sizeof(float)));
-    return device->math->axpy(device, NULL, tape->values[*out].data, tape->values[y].data, 1.0F,
-                              elem_count);
+    DDP_TRY(device->math->axpy(device, NULL, tape->values[*out].data, tape->values[y].data, 1.0F,
+                               elem_count));
+    return ref_tape_round_value(tape, *out);
 }
 
 /* Room for the losses of so many rows. */

@@ -62,6 +62,9 @@ struct ref_tape {
     struct ddp_device *device;
     struct ddp_param *params;
     size_t param_count;
+    struct ddp_param *rounded; /* [param_count] where gradients are left in 16 bits; or NULL */
+    void *rounding;            /* of that type; the largest value or parameter */
+    size_t rounding_elems;
     struct ddp_transfer transfer;
     const struct ref_model_observer *observer; /* of the pass in progress */
     const struct ref_exchange *exchange;       /* of BatchNorms; NULL: each batch by itself */
@@ -190,6 +193,16 @@ DDP_MUST_USE ddp_status ref_tape_upload(struct ref_tape *tape, const int32_t *ho
                                         size_t elem_count, int32_t **out);
 /* Asserts that parameter `index` is f32 and has rows of `columns` elements, whatever its shape. */
 void ref_tape_check_matrix(const struct ref_tape *tape, size_t index, size_t columns);
+
+/* --- passes of 16 bits: tape_rounded.c; nothing unless tape->rounded is set ------------------- */
+
+DDP_MUST_USE ddp_status ref_tape_alloc_rounding(struct ref_tape *tape);
+DDP_MUST_USE ddp_status ref_tape_round(struct ref_tape *tape, float *data, size_t elem_count);
+/* A value that was just computed; and the gradient of one, if it has been written. */
+DDP_MUST_USE ddp_status ref_tape_round_value(struct ref_tape *tape, size_t value);
+DDP_MUST_USE ddp_status ref_tape_round_gradient(struct ref_tape *tape, size_t value);
+/* params[index].grad holds one contribution, which is added to that of rounded[index]. */
+DDP_MUST_USE ddp_status ref_tape_leave_rounded(struct ref_tape *tape, size_t index);
 
 /* --- and their backward: tape_backward.c ------------------------------------------------------ */
 

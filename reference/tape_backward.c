@@ -58,7 +58,11 @@ ddp_status ref_tape_param_done(struct ref_tape *tape, size_t index)
     const struct ref_model_observer *observer = tape->observer;
 
     DDP_ASSERT(tape->pending[index] > 0);
-    tape->params[index].is_grad_defined = true;
+    if (tape->rounded != NULL) {
+        DDP_TRY(ref_tape_leave_rounded(tape, index));
+    } else {
+        tape->params[index].is_grad_defined = true;
+    }
     tape->pending[index]--;
     if (tape->pending[index] > 0 || observer == NULL || observer->grad_ready == NULL) {
         return DDP_OK;
@@ -222,6 +226,8 @@ ddp_status ref_tape_backward(struct ref_tape *tape, float loss_scale,
             /* Every node behind this one that the loss depends on has contributed. */
             DDP_ASSERT(node->out == REF_NONE || tape->values[node->out].is_grad_written);
             DDP_TRY(node->backward(tape, node));
+            DDP_TRY(ref_tape_round_gradient(tape, node->x));
+            DDP_TRY(ref_tape_round_gradient(tape, node->y));
         }
     }
     for (size_t p = 0; p < tape->param_count; p++) {

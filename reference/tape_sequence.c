@@ -30,8 +30,9 @@ ddp_status ref_tape_normalize_rows(struct ref_tape *tape, size_t x, float eps, s
     if (tape->is_dry) {
         return DDP_OK;
     }
-    return tape->device->layers->normalize_rows(tape->device, NULL, tape->values[*out].data,
-                                                inverse, in.data, in.rows, in.columns, eps);
+    DDP_TRY(tape->device->layers->normalize_rows(tape->device, NULL, tape->values[*out].data,
+                                                 inverse, in.data, in.rows, in.columns, eps));
+    return ref_tape_round_value(tape, *out);
 }
 
 static ddp_status gelu_backward(struct ref_tape *tape, const struct ref_node *node)
@@ -56,8 +57,9 @@ ddp_status ref_tape_gelu(struct ref_tape *tape, size_t x, size_t *out)
     if (tape->is_dry) {
         return DDP_OK;
     }
-    return tape->device->layers->gelu(tape->device, NULL, tape->values[*out].data, in.data,
-                                      in.rows * in.columns);
+    DDP_TRY(tape->device->layers->gelu(tape->device, NULL, tape->values[*out].data, in.data,
+                                       in.rows * in.columns));
+    return ref_tape_round_value(tape, *out);
 }
 
 /* x is the value of the ids, which has no gradient. */
@@ -127,8 +129,10 @@ ddp_status ref_tape_add_position(struct ref_tape *tape, size_t x, size_t weight,
     if (tape->is_dry) {
         return DDP_OK;
     }
-    return tape->device->math->add_bias(tape->device, NULL, tape->values[*out].data, in.data,
-                                        table->data, in.rows / table->shape[0], table->elem_count);
+    DDP_TRY(tape->device->math->add_bias(tape->device, NULL, tape->values[*out].data, in.data,
+                                         table->data, in.rows / table->shape[0],
+                                         table->elem_count));
+    return ref_tape_round_value(tape, *out);
 }
 
 /* Sizes of an attention. */
@@ -272,5 +276,10 @@ ddp_status ref_tape_attention(struct ref_tape *tape, size_t x, size_t tokens, si
     (void)ref_tape_work(tape, 4 * s.all_elems + s.prob_elems); /* for backward */
     node.as.attention = a;
     DDP_TRY(ref_tape_add_op(tape, &node, in.rows, columns, out));
-    return tape->is_dry ? DDP_OK : attend(tape, &a, &s, tape->values[*out].data, in.data);
+    if (tape->is_dry) {
+        return DDP_OK;
+    }
+    /* Scores and probabilities stay in f32, as in kernels that never store them. */
+    DDP_TRY(attend(tape, &a, &s, tape->values[*out].data, in.data));
+    return ref_tape_round_value(tape, *out);
 }

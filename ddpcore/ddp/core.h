@@ -1,7 +1,7 @@
 /* Inside of struct ddp, for the files of this folder only. Calls go down this list of files and
  * never up: ddp.c, average.c, batch_norm.c, clip.c, drift.c, logging.c, scaler.c; join.c,
- * verify_strict.c, verify_pytorch.c; rebuild.c; sync.c, reducer.c, verify_gather.c; hook.c; view.c,
- * graph.c; buckets.c; core.c. */
+ * verify_strict.c, verify_pytorch.c; rebuild.c; sync.c, reducer.c, verify_gather.c; hook.c;
+ * mixed.c; view.c, graph.c; buckets.c; core.c. */
 #ifndef DDPCORE_DDP_CORE_H
 #define DDPCORE_DDP_CORE_H
 
@@ -25,6 +25,8 @@ struct ddp {
     struct ddp_transfer transfer; /* for hashes of what the device holds */
     struct ddp_param *params;
     size_t param_count;
+    /* [param_count] whose gradients passes leave: params, or those of mixed precision. */
+    struct ddp_param *locals;
     struct ddp_buffer *buffers;
     size_t buffer_count;
     struct ddp_config config; /* filled */
@@ -125,6 +127,16 @@ void ddp_hook_close(struct ddp *ddp);
 /* The hook prepares a round of a bucket; then its fault point. */
 DDP_MUST_USE ddp_status ddp_hook_round(struct ddp *ddp, size_t bucket, uint32_t round,
                                        struct ddp_coll_args *out, bool *out_is_over);
+
+/* mixed.c: mixed precision; nothing without it. Sets ddp->locals. */
+DDP_MUST_USE ddp_status ddp_mixed_open(struct ddp *ddp, struct ddp_err *err);
+/* The type of buckets that were assigned by the masters' sizes. */
+void ddp_mixed_lay_out(const struct ddp *ddp, struct ddp_layout *layout);
+enum { DDP_MIXED_NAME_BYTES = 24 };
+void ddp_mixed_name(const struct ddp *ddp, char out[DDP_MIXED_NAME_BYTES]);
+/* A local gradient into its bucket; and the average from there. */
+DDP_MUST_USE ddp_status ddp_mixed_fill(struct ddp *ddp, size_t param, void *slice);
+DDP_MUST_USE ddp_status ddp_mixed_copy_back(struct ddp *ddp, size_t param, void *slice);
 
 /* graph.c: the static graph. Whether this pass notes it; whether this pass goes by it. */
 bool ddp_graph_is_noting(const struct ddp *ddp);

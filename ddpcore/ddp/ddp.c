@@ -28,6 +28,7 @@ static ddp_status create_storage(struct ddp *ddp)
     struct ddp_mem *mem = ddp->group->env->mem;
 
     DDP_TRY(ddp_layout_create(mem, ddp->params, ddp->param_count, &ddp->config, &ddp->layout));
+    ddp_mixed_lay_out(ddp, &ddp->layout);
     DDP_ASSERT(ddp->layout.bucket_count <= ddp->param_count);
     DDP_TRY(ddp_buckets_open(ddp));
     DDP_TRY(ddp_rebuild_open(ddp));
@@ -62,15 +63,19 @@ static void record_config(const struct ddp *ddp)
         [DDP_OPTION_BROADCAST_BUFFERS] = config->broadcast_buffers,
         [DDP_OPTION_INIT_SYNC_SKIPPED] = config->is_init_sync_skipped,
         [DDP_OPTION_BUCKET_VIEW] = config->gradient_as_bucket_view};
+    char mixed[DDP_MIXED_NAME_BYTES];
     uint64_t options = 0;
+    uint64_t hook = config->hook == NULL ? 0 : ddp_hash_text(config->hook->ops->name);
 
     for (unsigned i = 0; i < DDP_OPTION_COUNT; i++) {
         options |= (uint64_t)is_set[i] << i;
     }
+    if (config->mixed != NULL) { /* which is a hook of PyTorch's, too */
+        ddp_mixed_name(ddp, mixed);
+        hook = ddp_hash_text(mixed);
+    }
     ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_DDP_CONFIG, config->bucket_cap_bytes,
-                       config->first_bucket_cap_bytes, options,
-                       config->hook == NULL ? 0 : ddp_hash_text(config->hook->ops->name),
-                       config->build_id);
+                       config->first_bucket_cap_bytes, options, hook, config->build_id);
 }
 
 static void record_shapes(const struct ddp *ddp)
@@ -102,8 +107,8 @@ static ddp_status name_ranges(const struct ddp *ddp)
     for (size_t i = 0; i < ddp->param_count; i++) {
         const size_t size_bytes = ddp_param_size_bytes(&ddp->params[i]);
 
-        DDP_TRY(
-            device->hints->name_range(device, DDP_RANGE_GRAD, i, ddp->params[i].grad, size_bytes));
+        DDP_TRY(device->hints->name_range(device, DDP_RANGE_GRAD, i, ddp->locals[i].grad,
+                                          ddp_param_size_bytes(&ddp->locals[i])));
         DDP_TRY(
             device->hints->name_range(device, DDP_RANGE_PARAM, i, ddp->params[i].data, size_bytes));
     }
@@ -121,6 +126,7 @@ static ddp_status prepare(struct ddp *ddp, struct ddp_err *err)
     ddp_status status;
 
     DDP_TRY(check_types(ddp, err));
+    DDP_TRY(ddp_mixed_open(ddp, err));
     status = ddp_transfer_init(&ddp->transfer, ddp->device, env->idle, env->clock,
                                ddp->group->timeout_ns);
     if (status == DDP_OK) {
@@ -345,6 +351,7 @@ ddp_status ddp_forward_begin(struct ddp *ddp)
             DDP_TRY(ddp_sync_buffer_pass(ddp, 0));
         }
     }
+    DDP_TRY(ddp_round_params(ddp));
     ddp->is_buffer_due = ddp->is_sync_pass;
     ddp->pass = DDP_PASS_FORWARD;
     return DDP_OK;

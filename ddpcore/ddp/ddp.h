@@ -43,6 +43,19 @@ enum ddp_gradient_scale {
     DDP_GRADIENT_SCALE_POST /* sum, then * (1/D) */
 };
 
+/* Mixed precision, as PyTorch's _MixedPrecision: the model's parameters are of f32 and stay so,
+ * what the optimizer updates and checkpoints hold. A pass computes with `params`, of the same
+ * names, order and sizes, all f16 or all bf16: ddp_forward_begin rounds the model's into their
+ * data, and ddp_grad_ready reads their grad. Gradients are rounded to `reduce` (f32, f16 or bf16)
+ * and summed in it, divided in it as gradient_scale says (PyTorch: behind the sum); their averages,
+ * widened, are the model's gradients, and those of `params` become undefined. Borrowed until
+ * ddp_destroy.
+ */
+struct ddp_mixed_precision {
+    struct ddp_param *params; /* [param_count] */
+    enum ddp_dtype reduce;
+};
+
 struct ddp_config {
     size_t bucket_cap_bytes;       /* 0 = 25 MiB */
     size_t first_bucket_cap_bytes; /* 0 = 1 MiB, or bucket_cap_bytes if that was given */
@@ -69,6 +82,9 @@ struct ddp_config {
     /* Does what is done with full buckets (hook.h), and divides; gradient_scale is then not used.
      * Borrowed until ddp_destroy. NULL: the plain all-reduce. */
     struct ddp_hook *hook;
+    /* Not with a hook, nor with gradient_as_bucket_view. The same types on all ranks. NULL: passes
+     * compute with the model's parameters. */
+    const struct ddp_mixed_precision *mixed;
     bool is_init_sync_skipped; /* true: parameters are not broadcast at construction */
     bool is_hashing; /* events GRAD_READY, GRAD_FINAL and BUFFER_SYNCED are recorded, with hashes of
                       * payloads: ddp_hash_tensor salted with ddp_hash_text(name) */
@@ -99,7 +115,8 @@ struct ddp;
  * and shapes only), then broadcast parameters and buffers from rank 0. Borrows group, device
  * and the model's tensors until ddp_destroy. Parameters are f32, f16 or bf16, each type in buckets
  * of its own; buffers may be of any type. Errors: E_MODEL (failure.rank = a rank that differs, err
- * names the parameter or option), E_UNSUPPORTED (a parameter's type), and the group's. */
+ * names the parameter or option), E_UNSUPPORTED (a parameter's type, or what
+ * does not go with mixed precision), E_INVALID (its tables do not fit), and the group's. */
 DDP_MUST_USE ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device,
                                    const struct ddp_model *model, const struct ddp_config *config,
                                    struct ddp **out, struct ddp_err *err);
@@ -114,6 +131,10 @@ void ddp_destroy(struct ddp *ddp);
  * Inside join, if throw_on_early_termination: E_EARLY_TERMINATION on every rank once one has no
  * inputs left. */
 DDP_MUST_USE ddp_status ddp_forward_begin(struct ddp *ddp);
+
+/* With mixed precision: round the model's parameters for a forward pass that is not DDP's, such as
+ * an evaluation. Else nothing. */
+DDP_MUST_USE ddp_status ddp_round_params(struct ddp *ddp);
 
 /* Micro-batches: while false, backward passes accumulate locally and reduce nothing (no_sync). Read
  * by ddp_forward_begin, as PyTorch does. Default true. */

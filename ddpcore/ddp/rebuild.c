@@ -154,6 +154,7 @@ static ddp_status adopt(struct ddp *ddp, const struct proposal *proposal, size_t
     if (status != DDP_OK) { /* E_INVALID: only a damaged message can say so */
         return status == DDP_E_INVALID ? ddp_core_fail_state(ddp) : ddp_core_fail(ddp, status, 0);
     }
+    ddp_mixed_lay_out(ddp, &layout);
     status = replace(ddp, &layout);
     ddp_layout_destroy(ddp->group->env->mem, &layout);
     if (status != DDP_OK) {

@@ -193,6 +193,9 @@ static ddp_status fill_slice(struct ddp *ddp, size_t param, void *slice)
     const struct ddp_device_ops *ops = ddp->device->ops;
     const struct ddp_param *source = &ddp->params[param];
 
+    if (ddp->config.mixed != NULL) {
+        return ddp_mixed_fill(ddp, param, slice);
+    }
     if (source->elem_count == 0) {
         return DDP_OK;
     }
@@ -314,7 +317,7 @@ ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index)
     bool is_skipped = false;
 
     DDP_ASSERT(param_index < ddp->param_count);
-    param = &ddp->params[param_index];
+    param = &ddp->locals[param_index];
     if (ddp->group->failure.status != DDP_OK) {
         return ddp->group->failure.status;
     }
@@ -396,9 +399,12 @@ static ddp_status copy_back(struct ddp *ddp, size_t param)
 {
     struct ddp_param *target = &ddp->params[param];
     const size_t size_bytes = ddp_param_size_bytes(target);
-    const void *slice = ddp_view_of(ddp, param);
+    void *slice = ddp_view_of(ddp, param);
 
     if (!ddp_graph_has_map(ddp) || ddp->used_map[param] != 0) {
+        if (ddp->config.mixed != NULL) {
+            return ddp_mixed_copy_back(ddp, param, slice);
+        }
         target->is_grad_defined = true;
         if (size_bytes > 0 && ddp->config.gradient_scale == DDP_GRADIENT_SCALE_POST &&
             ddp->config.hook == NULL) {

@@ -20,7 +20,7 @@ struct fingerprint {
     uint64_t buffer_count;
 };
 
-enum { OPTION_COUNT = 12 };
+enum { OPTION_COUNT = 13 };
 
 struct option {
     const char *name;
@@ -28,11 +28,13 @@ struct option {
     const char *text; /* what is shown in the value's place, or NULL */
 };
 
-static void list_options(const struct ddp *ddp, struct option out[OPTION_COUNT])
+/* mixed: room for what is shown. */
+static void list_options(const struct ddp *ddp, char mixed[DDP_MIXED_NAME_BYTES],
+                         struct option out[OPTION_COUNT])
 {
     const struct ddp_config *config = &ddp->config;
     const struct ddp_hook *hook = config->hook;
-    const struct option options[OPTION_COUNT] = {
+    struct option options[OPTION_COUNT] = {
         {.name = "build_id", .value = config->build_id},
         {.name = "semantics", .value = ddp->group->semantics},
         {.name = "bucket_cap_bytes", .value = config->bucket_cap_bytes},
@@ -47,8 +49,14 @@ static void list_options(const struct ddp *ddp, struct option out[OPTION_COUNT])
         {.name = "hook",
          .value = hook == NULL ? 0 : hook->ops->identity(hook),
          .text = hook == NULL ? "none" : hook->ops->name},
+        {.name = "mixed_precision", .text = "none"},
     };
 
+    if (config->mixed != NULL) {
+        ddp_mixed_name(ddp, mixed);
+        options[OPTION_COUNT - 1].value = ddp_hash_text(mixed);
+        options[OPTION_COUNT - 1].text = mixed;
+    }
     memcpy(out, options, sizeof(options));
 }
 
@@ -57,6 +65,7 @@ static void list_options(const struct ddp *ddp, struct option out[OPTION_COUNT])
 struct item_table {
     const struct ddp *ddp;
     struct option options[OPTION_COUNT];
+    char mixed[DDP_MIXED_NAME_BYTES]; /* of one of them */
     size_t param_slots, buffer_slots;
 };
 
@@ -298,7 +307,7 @@ ddp_status ddp_verify_strict(struct ddp *ddp, struct ddp_err *err)
     if (all == NULL) {
         return ddp_core_fail(ddp, DDP_E_NOMEM, 0);
     }
-    list_options(ddp, table.options);
+    list_options(ddp, table.mixed, table.options);
     own = make_fingerprint(&table);
     status = ddp_verify_gather(ddp, 0, &own, sizeof(own), all);
     for (uint32_t r = 0; status == DDP_OK && r < rank_count; r++) {

@@ -11,7 +11,7 @@ void *ddp_view_of(const struct ddp *ddp, size_t param)
     const struct ddp_bucket *bucket = &ddp->layout.buckets[ddp->layout.bucket_of[param]];
     const size_t offset = ddp->layout.offset_of[param];
 
-    DDP_ASSERT(bucket->dtype == ddp->params[param].dtype);
+    DDP_ASSERT(ddp->config.mixed != NULL || bucket->dtype == ddp->params[param].dtype);
     DDP_ASSERT(offset + ddp->params[param].elem_count <= bucket->elem_count);
     return (unsigned char *)bucket->data + offset * ddp_dtype_size_bytes(bucket->dtype);
 }

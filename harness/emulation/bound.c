@@ -70,7 +70,7 @@ static void bound_block(struct harness_emulation *e, uint32_t step, size_t p, si
     double values[BLOCK];
 
     for (uint32_t r = 0; r < e->world; r++) {
-        struct harness_tensor grad = harness_layout_at(&e->params, e->now.grad, r, p);
+        struct harness_tensor grad = harness_layout_at(&e->grads, e->now.grad, r, p);
 
         read_block(&grad, at, count, values);
         add_share(&shares[r], values, count, mean, bound);
@@ -99,7 +99,7 @@ static void bound_block(struct harness_emulation *e, uint32_t step, size_t p, si
 
 static bool is_finite_at(const struct harness_emulation *e, uint32_t rank, size_t p, size_t elem)
 {
-    struct harness_tensor grad = harness_layout_at(&e->params, e->now.grad, rank, p);
+    struct harness_tensor grad = harness_layout_at(&e->grads, e->now.grad, rank, p);
     double value;
 
     read_block(&grad, elem, 1, &value);

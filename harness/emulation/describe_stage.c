@@ -68,7 +68,7 @@ ddp_status harness_describe_average(struct harness_emulation *e, const struct ha
 {
     struct harness_describing view = {.e = e, .scale = 1.0f, .out = out};
     struct harness_tensor expected = harness_layout_at(&e->params, camp->average, 0, param);
-    struct harness_tensor local = harness_layout_at(&e->params, e->now.grad, rank, param);
+    struct harness_tensor local = harness_layout_at(&e->grads, e->now.grad, rank, param);
     ddp_status status = open_param(&view, &expected, got);
 
     if (status == DDP_OK) {
@@ -105,7 +105,7 @@ static ddp_status fill_raw(struct harness_describing *view, uint32_t rank)
     view->raw = ddp_mem_array(view->e->mem, view->elem_count, sizeof(float));
     for (uint32_t i = 0; view->raw != NULL && i < view->bucket->param_count; i++) {
         struct harness_tensor grad =
-            harness_layout_at(&view->e->params, view->e->now.grad, rank, view->bucket->params[i]);
+            harness_layout_at(&view->e->grads, view->e->now.grad, rank, view->bucket->params[i]);
 
         DDP_TRY(harness_arith_scale(view->raw + view->bucket->offsets[i], DDP_DTYPE_F32, grad.data,
                                     grad.dtype, grad.elem_count, 1.0f));

@@ -23,10 +23,16 @@ static ddp_status make_model_tables(struct harness_emulation *e, struct ref_trai
     const struct ddp_buffer *buffers = ref_model_buffers(ref_trainer_model(trainer), &buffer_count);
 
     DDP_TRY(reserve(e, &e->params, e->input->param_count));
+    DDP_TRY(reserve(e, &e->grads, e->input->param_count));
     for (size_t p = 0; p < e->input->param_count; p++) {
         const struct ddp_param *param = &e->input->params[p];
 
         harness_layout_add(&e->params, param->name, param->dtype, param->elem_count);
+        harness_layout_add(&e->grads, param->name,
+                           e->input->plan->job.mixed_precision.is_set
+                               ? harness_mixed_params(&e->input->plan->job)
+                               : param->dtype,
+                           param->elem_count);
     }
     DDP_TRY(reserve(e, &e->buffers, buffer_count));
     for (size_t b = 0; b < buffer_count; b++) {
@@ -41,7 +47,7 @@ static ddp_status allocate_values(struct harness_emulation *e)
     const size_t bucket_max = harness_program_bucket_max(e->input->program);
     const size_t bucket_bytes = harness_emulation_bucket_bytes(e);
 
-    now->grad = harness_emulation_alloc(e, e->world, e->params.size_bytes);
+    now->grad = harness_emulation_alloc(e, e->world, e->grads.size_bytes);
     now->has_grad = harness_emulation_alloc(e, e->world * e->params.count, sizeof(bool));
     e->graph = harness_emulation_alloc(e, e->world * e->params.count, sizeof(bool));
     now->is_used = harness_emulation_alloc(e, e->params.count, sizeof(bool));

@@ -91,7 +91,7 @@ struct harness_snapshot {
 
 /* Values of the step that was emulated last. Blocks of all ranks lie one behind the other. */
 struct harness_step_values {
-    void *grad;     /* [world] blocks of `params`: local gradients, unscaled */
+    void *grad;     /* [world] blocks of `grads`: local gradients, unscaled */
     bool *has_grad; /* [world][params.count] */
     bool *is_used; /* [params.count] its average is copied back: by the used map, if there is one */
     uint32_t
@@ -228,6 +228,7 @@ struct harness_emulation {
     const char *slot_name[2];      /* of the optimizer's state */
     struct ref_shard_config shard; /* with the dataset's size filled in */
     struct harness_layout params, buffers;
+    struct harness_layout grads; /* as params, in the type of passes (job.mixed_precision) */
     struct harness_bucketing bucketings[2]; /* before and after buckets are rebuilt */
     size_t bucketing_count;
 

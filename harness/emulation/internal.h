@@ -91,6 +91,11 @@ DDP_MUST_USE ddp_status harness_powersgd_create(struct harness_emulation *emulat
 DDP_MUST_USE ddp_status harness_powersgd_gather(struct harness_emulation *emulation, uint32_t step);
 void harness_powersgd_snapshot(struct harness_emulation *emulation);
 
+/* mixed.c: an average from its sum, which is of type dtype. */
+DDP_MUST_USE ddp_status harness_emulation_average(const struct harness_emulation *emulation,
+                                                  const struct harness_tensor *target,
+                                                  const char *sum, enum ddp_dtype dtype);
+
 /* --- camp.c ----------------------------------------------------------------------------------- */
 
 /* All ranks in one camp. */

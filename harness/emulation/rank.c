@@ -10,10 +10,12 @@ static ddp_status keep_gradients(struct harness_emulation *e, const struct harne
                                  uint32_t rank)
 {
     size_t count = 0;
-    const struct ddp_param *params = ref_model_params(ref_trainer_model(trainer->trainer), &count);
+    struct ref_model *model = ref_trainer_model(trainer->trainer);
+    const struct ddp_param *params = ref_model_params(model, &count);
 
+    params = ref_model_rounded(model) != NULL ? ref_model_rounded(model) : params;
     for (size_t p = 0; p < count; p++) {
-        struct harness_tensor target = harness_layout_at(&e->params, e->now.grad, rank, p);
+        struct harness_tensor target = harness_layout_at(&e->grads, e->now.grad, rank, p);
         bool has_grad = e->now.rows[rank] > 0 && params[p].is_grad_defined;
 
         e->now.has_grad[rank * e->params.count + p] = has_grad;
@@ -159,7 +161,7 @@ static ddp_status fill_rank(struct harness_emulation *e, uint32_t rank)
 
         for (uint32_t i = 0; i < bucket->param_count; i++) {
             struct harness_tensor source =
-                harness_layout_at(&e->params, e->now.grad, rank, bucket->params[i]);
+                harness_layout_at(&e->grads, e->now.grad, rank, bucket->params[i]);
             char *slice =
                 (char *)target.data + bucket->offsets[i] * ddp_dtype_size_bytes(target.dtype);
 

@@ -30,20 +30,20 @@ static ddp_status rebase_gradient(struct harness_emulation *e, uint32_t rank, si
                                   bool is_excused)
 {
     size_t cell = rank * e->params.count + p;
-    struct harness_tensor tensor = harness_layout_at(&e->params, e->now.grad, rank, p);
+    struct harness_tensor tensor = harness_layout_at(&e->grads, e->now.grad, rank, p);
     struct harness_deviation deviation = nowhere;
     const void *found;
 
     deviation.got = e->recorded.grad[cell];
     deviation.expected =
-        e->now.has_grad[cell] ? harness_layout_hash(&e->params, e->now.grad, rank, p) : 0;
+        e->now.has_grad[cell] ? harness_layout_hash(&e->grads, e->now.grad, rank, p) : 0;
     if (deviation.got == 0 || deviation.got == deviation.expected) {
         return DDP_OK;
     }
     deviation.rank = rank;
     deviation.param = (int32_t)p;
     deviation.bucket = (int32_t)e->bucket_of[p];
-    found = harness_rebase_find(e, &e->params, p, deviation.got);
+    found = harness_rebase_find(e, &e->grads, p, deviation.got);
     e->is_grad_known[cell] = found != NULL;
     if (found != NULL) {
         DDP_TRY(harness_describe_param(e, p, &tensor, found, &deviation.what));

@@ -55,9 +55,6 @@ static ddp_status part_by_output(struct harness_emulation *e)
 
 ddp_status harness_emulation_take_average(struct harness_emulation *e, struct harness_camp *camp)
 {
-    bool is_scaled = harness_emulation_is_scaled_before(e);
-    float factor = is_scaled ? 1.0f : 1.0f / (float)e->now.divisor;
-
     memcpy(camp->is_used, e->now.is_used, e->params.count * sizeof(bool));
     for (size_t b = 0; b < e->buckets.count; b++) {
         const struct harness_bucket *bucket = &e->assigned[b];
@@ -70,12 +67,7 @@ ddp_status harness_emulation_take_average(struct harness_emulation *e, struct ha
             const char *slice =
                 (const char *)source.data + bucket->offsets[i] * ddp_dtype_size_bytes(source.dtype);
 
-            if (!is_scaled || source.dtype != target.dtype) {
-                DDP_TRY(harness_arith_scale(target.data, target.dtype, slice, source.dtype,
-                                            target.elem_count, factor));
-            } else {
-                memcpy(target.data, slice, target.size_bytes);
-            }
+            DDP_TRY(harness_emulation_average(e, &target, slice, source.dtype));
             camp->is_average_known[p] = e->is_out_known[camp->first * e->buckets.count + b];
         }
     }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "harness/emulation/internal.h"
+#include "harness/sums/arith.h"
 
 /* --- between host and device ------------------------------------------------------------------ */
 
@@ -102,6 +103,34 @@ ddp_status harness_trainer_read(const struct harness_emulation *e,
     return harness_trainer_read_buffers(e, trainer, buffer);
 }
 
+/* The weights that passes of 16 bits compute with. */
+static ddp_status round_params(const struct harness_emulation *e, struct ref_model *model,
+                               const struct harness_camp *camp)
+{
+    struct ddp_param *rounded = ref_model_rounded(model);
+    void *values;
+    ddp_status status = DDP_OK;
+
+    if (rounded == NULL) {
+        return DDP_OK;
+    }
+    values = ddp_mem_array(e->mem, 1, e->grads.size_bytes);
+    if (values == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (size_t p = 0; status == DDP_OK && p < e->params.count; p++) {
+        const struct harness_tensor from = harness_layout_at(&e->params, camp->state.param, 0, p);
+        const struct harness_tensor to = harness_layout_at(&e->grads, values, 0, p);
+
+        status = harness_arith_scale(to.data, to.dtype, from.data, from.dtype, to.elem_count, 1.0f);
+        if (status == DDP_OK) {
+            status = harness_emulation_copy(e, rounded[p].data, to.data, to.size_bytes);
+        }
+    }
+    ddp_mem_free(e->mem, values);
+    return status;
+}
+
 ddp_status harness_trainer_load(const struct harness_emulation *e, struct harness_trainer *trainer,
                                 uint32_t rank, uint32_t owner)
 {
@@ -118,6 +147,7 @@ ddp_status harness_trainer_load(const struct harness_emulation *e, struct harnes
 
             DDP_TRY(harness_emulation_copy(e, params[p].data, source.data, source.size_bytes));
         }
+        DDP_TRY(round_params(e, model, camp));
         trainer->is_loaded = true;
         trainer->steps_done = e->steps_done;
         trainer->camp = camp->number;

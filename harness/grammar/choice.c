@@ -14,6 +14,8 @@ static void *kept_of(struct harness_plan *plan, enum harness_section section)
         return &plan->job.optimizer;
     case HARNESS_SECTION_JOIN:
         return &plan->job.join;
+    case HARNESS_SECTION_MIXED:
+        return &plan->job.mixed_precision;
     case HARNESS_SECTION_RESTORE:
         return &plan->restore;
     default:

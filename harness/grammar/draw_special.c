@@ -60,6 +60,16 @@ void grammar_JOB_hook(struct harness_draw *draw)
     job->gradient_scale = HARNESS_GRADIENT_SCALE_PRE;
 }
 
+/* What faults do to values of 16 bits the model of faults does not know yet. */
+void grammar_JOB_mixed_precision(struct harness_draw *draw)
+{
+    struct harness_job *job = job_of(draw);
+
+    job->mixed_precision.is_set =
+        draw->is_healthy && job->hook == HARNESS_HOOK_NONE && !job->gradient_as_bucket_view &&
+        (strcmp(job->model, "mlp") == 0 || strcmp(job->model, "branchy") == 0);
+}
+
 void grammar_JOB_local_sgd_start(struct harness_draw *draw)
 {
     if (job_of(draw)->hook == HARNESS_HOOK_LOCAL_SGD) {

@@ -1,14 +1,13 @@
 /* Whether a plug-in that moves the data itself can do what a plan asks it for. */
 #include "harness/launch/mover.h"
 
+#include "harness/plan/program.h"
 #include "harness/plugin/plugin.h"
 
 /* The type that buckets are added in. */
 static enum ddp_dtype dtype_of(const struct harness_job *job)
 {
-    return job->hook == HARNESS_HOOK_FP16   ? DDP_DTYPE_F16
-           : job->hook == HARNESS_HOOK_BF16 ? DDP_DTYPE_BF16
-                                            : DDP_DTYPE_F32;
+    return harness_program_wire(job, DDP_DTYPE_F32);
 }
 
 static ddp_status refuse_call(const struct harness_plan *plan, enum ddp_redop op,

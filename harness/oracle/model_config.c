@@ -11,6 +11,7 @@
 #include "harness/oracle/subject.h"
 #include "harness/plan/bucket.h"
 #include "harness/plan/names.h"
+#include "harness/plan/program.h"
 
 /* The event's arguments. */
 enum { CAP, FIRST_CAP, OPTIONS, HOOK, BUILD, ARG_COUNT };
@@ -22,6 +23,15 @@ static const struct {
     DDP_OPTION_TABLE(X)
 #undef X
 };
+
+/* Mixed precision is recorded as the hook that it takes the place of: the types of passes and of
+ * sums. */
+enum { MIXED_BYTES = 24 };
+
+static void name_mixed(enum ddp_dtype param, enum ddp_dtype reduce, char out[MIXED_BYTES])
+{
+    (void)snprintf(out, MIXED_BYTES, "mixed %s/%s", ddp_dtype_name(param), ddp_dtype_name(reduce));
+}
 
 static void list_planned(const struct harness_job *job, uint64_t out[ARG_COUNT])
 {
@@ -42,9 +52,16 @@ static void list_planned(const struct harness_job *job, uint64_t out[ARG_COUNT])
     for (unsigned i = 0; i < DDP_OPTION_COUNT; i++) {
         out[OPTIONS] |= (uint64_t)is_set[i] << i;
     }
-    out[HOOK] = job->hook == HARNESS_HOOK_NONE
-                    ? 0
-                    : ddp_hash_text(harness_names_of(HARNESS_NAMES_HOOKS, (int)job->hook));
+    if (job->mixed_precision.is_set) {
+        char mixed[MIXED_BYTES];
+
+        name_mixed(harness_mixed_params(job), harness_mixed_reduce(job), mixed);
+        out[HOOK] = ddp_hash_text(mixed);
+    } else {
+        out[HOOK] = job->hook == HARNESS_HOOK_NONE
+                        ? 0
+                        : ddp_hash_text(harness_names_of(HARNESS_NAMES_HOOKS, (int)job->hook));
+    }
 }
 
 /* What the rank recorded; NULL: nothing. */
@@ -69,6 +86,13 @@ static const char *name_of_hook(uint64_t hash, char *text, size_t size_bytes)
 
         if (ddp_hash_text(name) == hash) {
             return name;
+        }
+    }
+    for (int i = 0; i < DDP_DTYPE_COUNT * DDP_DTYPE_COUNT; i++) {
+        name_mixed((enum ddp_dtype)(i / DDP_DTYPE_COUNT), (enum ddp_dtype)(i % DDP_DTYPE_COUNT),
+                   text);
+        if (ddp_hash_text(text) == hash) {
+            return text;
         }
     }
     (void)snprintf(text, size_bytes, hash == 0 ? "none" : "one that is not known (%016" PRIx64 ")",

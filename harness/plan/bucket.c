@@ -141,8 +141,30 @@ uint32_t harness_program_bucket_of(const struct harness_program *program, int32_
     return UINT32_MAX;
 }
 
+enum ddp_dtype harness_mixed_params(const struct harness_job *job)
+{
+    if (!job->mixed_precision.is_set) {
+        return DDP_DTYPE_F32;
+    }
+    return job->mixed_precision.params == HARNESS_NARROW_BF16 ? DDP_DTYPE_BF16 : DDP_DTYPE_F16;
+}
+
+enum ddp_dtype harness_mixed_reduce(const struct harness_job *job)
+{
+    static const enum ddp_dtype types[HARNESS_REDUCE_COUNT] = {
+        [HARNESS_REDUCE_BF16] = DDP_DTYPE_BF16,
+        [HARNESS_REDUCE_F16] = DDP_DTYPE_F16,
+        [HARNESS_REDUCE_F32] = DDP_DTYPE_F32};
+
+    return job->mixed_precision.reduce == HARNESS_REDUCE_SAME ? harness_mixed_params(job)
+                                                              : types[job->mixed_precision.reduce];
+}
+
 enum ddp_dtype harness_program_wire(const struct harness_job *job, enum ddp_dtype dtype)
 {
+    if (job->mixed_precision.is_set) {
+        return harness_mixed_reduce(job);
+    }
     return job->hook == HARNESS_HOOK_FP16   ? DDP_DTYPE_F16
            : job->hook == HARNESS_HOOK_BF16 ? DDP_DTYPE_BF16
                                             : dtype;

@@ -10,6 +10,7 @@
 #define FIRST_IS_SET(type) _Static_assert(offsetof(type, is_set) == 0, "is_set comes first")
 FIRST_IS_SET(struct harness_guest);
 FIRST_IS_SET(struct harness_join);
+FIRST_IS_SET(struct harness_mixed);
 FIRST_IS_SET(struct harness_restore);
 FIRST_IS_SET(struct harness_io_fault);
 FIRST_IS_SET(struct harness_expect_op);

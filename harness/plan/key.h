@@ -15,6 +15,7 @@ extern "C" {
     X(GUEST, "job.guest", struct harness_guest)                        \
     X(OPTIMIZER, "job.optimizer", struct harness_optimizer)            \
     X(JOIN, "job.join", struct harness_join)                           \
+    X(MIXED, "job.mixed_precision", struct harness_mixed)              \
     X(FAULT, "a fault", struct harness_fault)                          \
     X(AT, "at", struct harness_trigger)                                \
     X(DO, "do", struct harness_action)                                 \

@@ -65,6 +65,18 @@ enum harness_bucket_order {
       "are averaged")
 enum harness_hook { HARNESS_HOOK_TABLE(HARNESS_KIND_ENUM) HARNESS_HOOK_COUNT };
 
+#define HARNESS_NARROW_TABLE(X)                                  \
+    X(HARNESS_NARROW_BF16, "bf16", "8 bits of exponent, as f32") \
+    X(HARNESS_NARROW_F16, "f16", "11 bits of precision, to 65504")
+enum harness_narrow { HARNESS_NARROW_TABLE(HARNESS_KIND_ENUM) HARNESS_NARROW_COUNT };
+
+#define HARNESS_REDUCE_TABLE(X)                          \
+    X(HARNESS_REDUCE_SAME, "same", "the type of params") \
+    X(HARNESS_REDUCE_BF16, "bf16", "bf16")               \
+    X(HARNESS_REDUCE_F16, "f16", "f16")                  \
+    X(HARNESS_REDUCE_F32, "f32", "f32: gradients are widened and added")
+enum harness_reduce { HARNESS_REDUCE_TABLE(HARNESS_KIND_ENUM) HARNESS_REDUCE_COUNT };
+
 #define HARNESS_GRADIENT_SCALE_TABLE(X)                                       \
     X(HARNESS_GRADIENT_SCALE_PRE, "pre", "gradients are divided, then added") \
     X(HARNESS_GRADIENT_SCALE_POST, "post", "gradients are added, then divided")
@@ -381,6 +393,8 @@ const char *harness_collective_name(struct harness_collective collective);
     X(BUCKET_ORDERS, "bucket order", HARNESS_BUCKET_ORDER_TABLE)             \
     X(GRADIENT_SCALES, "gradient scale", HARNESS_GRADIENT_SCALE_TABLE)       \
     X(HOOKS, "hook", HARNESS_HOOK_TABLE)                                     \
+    X(NARROWS, "type of 16 bits", HARNESS_NARROW_TABLE)                      \
+    X(REDUCES, "type of sums", HARNESS_REDUCE_TABLE)                         \
     X(SEMANTICS, "semantics", HARNESS_SEMANTICS_TABLE)                       \
     X(INITS, "initialisation", HARNESS_INIT_TABLE)                           \
     X(RUNS, "run", HARNESS_RUN_TABLE)                                        \

@@ -68,6 +68,12 @@ struct harness_join {
 #include "harness/plan/key.def"
 };
 
+struct harness_mixed {
+    bool is_set;
+#define MIXED MEMBER
+#include "harness/plan/key.def"
+};
+
 /* Members in the order of the keys: NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 struct harness_job {
 #define JOB MEMBER

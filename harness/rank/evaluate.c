@@ -140,6 +140,7 @@ ddp_status harness_session_evaluate(struct harness_session *session, uint32_t st
         return DDP_OK;
     }
     harness_session_phase(session, DDP_PHASE_FORWARD);
+    DDP_TRY(ddp_round_params(session->ddp));
     DDP_TRY(take_share(session, &share, &is_skipped));
     if (is_skipped) {
         return DDP_OK;

@@ -2,6 +2,7 @@
  * are built. */
 #include <string.h>
 
+#include "harness/plan/program.h"
 #include "harness/rank/rank.h"
 
 static void copy_optimizer(const struct harness_optimizer *from, struct ref_optimizer_config *out)
@@ -41,6 +42,7 @@ ddp_status harness_rank_job(const struct harness_plan *plan, struct ref_job *out
     out->model.heads = from->heads;
     out->model.experts = from->experts;
     out->model.initial = from->initial;
+    out->model.precision = harness_mixed_params(from);
     out->model.seed = from->seed;
     out->data = (struct ref_data_config){.name = from->data,
                                          .sample_count = from->samples,

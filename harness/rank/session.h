@@ -82,6 +82,7 @@ struct harness_session {
     struct ref_model *model;
     struct ref_optimizer *optimizer;
     struct ddp_hook *hook; /* or NULL */
+    struct ddp_mixed_precision mixed;
     struct ddp *ddp;
     bool is_batch_norm_synced; /* over all ranks' batches: */
     struct ddp_batch_norm *batch_norm;

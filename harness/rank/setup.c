@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
+#include "harness/plan/program.h"
 #include "harness/rank/session.h"
 
 /* As wide as a scenario may ask for (job.widths): products of two widths stay far from overflow;
@@ -213,6 +214,29 @@ static ddp_status open_group(struct harness_session *session, struct ddp_transpo
     return DDP_OK;
 }
 
+/* As a fault may have altered it. */
+static ddp_status reduce_in(struct harness_session *session, int64_t reduce,
+                            struct ddp_config *config)
+{
+    const bool is_mixed = config->mixed != NULL;
+    const bool is_strict = session->plan->job.semantics != HARNESS_SEMANTICS_PYTORCH;
+
+    /* Passes have been made for 16 bits: without mixed precision a rank cannot train. */
+    if (reduce >= DDP_DTYPE_COUNT || (reduce >= 0) != is_mixed) {
+        if (is_mixed && is_strict && reduce == -1) {
+            config->mixed = NULL;
+            return DDP_OK;
+        }
+        return ddp_err_set(session->err, DDP_E_INVALID,
+                           "a fault made %lld the type of mixed precision's sums: a job with "
+                           "mixed_precision has one from 0 to %d, or in strict semantics -1 for "
+                           "none, another job -1",
+                           (long long)reduce, DDP_DTYPE_COUNT - 1);
+    }
+    session->mixed.reduce = is_mixed ? (enum ddp_dtype)reduce : DDP_DTYPE_F32;
+    return DDP_OK;
+}
+
 /* Point ddp/config: a fault may alter what this rank alone is configured with. */
 static ddp_status pass_config(struct harness_session *session, struct ddp_config *config)
 {
@@ -228,7 +252,8 @@ static ddp_status pass_config(struct harness_session *session, struct ddp_config
                          session->plan->job.sync_batchnorm,
                          session->plan->job.local_sgd_start,
                          session->plan->job.powersgd_error_feedback,
-                         (int64_t)session->plan->job.seed};
+                         (int64_t)session->plan->job.seed,
+                         config->mixed == NULL ? -1 : (int64_t)config->mixed->reduce};
 
     place.data = options;
     place.elem_count = sizeof options / sizeof options[0];
@@ -247,7 +272,7 @@ static ddp_status pass_config(struct harness_session *session, struct ddp_config
     DDP_TRY(harness_session_open_hook(session, options[7], &options[9], &session->hook));
     config->hook = session->hook;
     session->is_batch_norm_synced = options[8] != 0;
-    return DDP_OK;
+    return reduce_in(session, options[12], config);
 }
 
 /* Point model/buffers: a fault may make this rank hand over other buffers than it has. */
@@ -311,6 +336,11 @@ static ddp_status wrap_model(struct harness_session *session)
     model.buffers = ref_model_buffers(session->model, &model.buffer_count);
     DDP_TRY(harness_session_list_delayed(session));
     config.is_delayed = session->is_delayed;
+    if (job->mixed_precision.is_set) {
+        session->mixed = (struct ddp_mixed_precision){ref_model_rounded(session->model),
+                                                      harness_mixed_reduce(job)};
+        config.mixed = &session->mixed;
+    }
     DDP_TRY(pass_config(session, &config));
     DDP_TRY(pass_buffers(session, &model));
     DDP_TRY(

@@ -408,6 +408,30 @@ static ddp_status check_hook(const struct harness_reader *reader,
     return check_special_hook(reader, map, job);
 }
 
+static ddp_status check_mixed(const struct harness_reader *reader,
+                              const struct harness_yaml_node *map, const struct harness_job *job)
+{
+    const struct harness_yaml_node *node =
+        harness_reader_node(map, HARNESS_ROW_JOB_mixed_precision);
+    const struct ref_model_config model = {.name = job->model};
+    const char *why = NULL;
+
+    if (!job->mixed_precision.is_set) {
+        return DDP_OK;
+    }
+    why = job->collective.engine != HARNESS_ENGINE_SCHEDULE ? "a collective that runs by schedules"
+                                                            : why;
+    why = job->device != HARNESS_DEVICE_CPU ? "device cpu" : why;
+    why = job->gradient_as_bucket_view ? "no gradient_as_bucket_view" : why;
+    why = job->hook != HARNESS_HOOK_NONE ? "no hook: in PyTorch it is one itself" : why;
+    why = !ref_model_is_roundable(&model)
+              ? "model mlp, branchy, gpt or module_*: the others compute in f32"
+              : why;
+    return why == NULL ? DDP_OK
+                       : harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                           "a job with mixed_precision has %s", why);
+}
+
 /* What ranks can go on from after a loss: state and samples that follow from how many steps they
  * have done, and a group of its own for those that are left. */
 static ddp_status check_on_loss(const struct harness_reader *reader,
@@ -463,6 +487,7 @@ ddp_status harness_scenario_check_job(const struct harness_reader *reader,
     DDP_TRY(harness_scenario_check_posts(reader, map, kept));
     DDP_TRY(check_hook(reader, map, kept));
     DDP_TRY(check_scaler(reader, map, kept));
+    DDP_TRY(check_mixed(reader, map, kept));
     DDP_TRY(check_on_loss(reader, map, kept));
     return check_device(reader, map, kept);
 }

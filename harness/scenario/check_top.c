@@ -1,6 +1,7 @@
 /* What the keys of a whole scenario mean together. */
 #include <string.h>
 
+#include "harness/plan/group.h"
 #include "harness/plan/posted.h"
 #include "harness/scenario/reader.h"
 
@@ -119,17 +120,35 @@ static ddp_status check_restore_ranks(const struct harness_reader *reader,
         job->shard_sizes != NULL ? "shard_sizes" : "batch_per_rank", job->ranks, job->ranks);
 }
 
+/* The restore run has the same groups: their ranks must be there. */
+static ddp_status check_restore_groups(const struct harness_reader *reader,
+                                       const struct harness_yaml_node *map,
+                                       const struct harness_plan *plan)
+{
+    const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_RESTORE_ranks);
+
+    for (size_t i = 0; plan->restore.ranks > 0 && i < plan->job.groups.count; i++) {
+        struct harness_group group;
+        uint32_t last;
+
+        DDP_TRY(harness_group_parse(plan->job.groups.items[i], &group, reader->err));
+        last = group.ranks[group.rank_count - 1];
+        if (last >= plan->restore.ranks) {
+            return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
+                                     "a restore run of %u ranks has no rank %u, which is in group "
+                                     "%s: leave ranks out, or restore %u or more",
+                                     plan->restore.ranks, last, group.name, last + 1);
+        }
+    }
+    return DDP_OK;
+}
+
 /* The restore run posts the same collectives: their roots must be there. */
 static ddp_status check_restore_posts(const struct harness_reader *reader,
                                       const struct harness_yaml_node *map,
                                       const struct harness_plan *plan)
 {
-    if (plan->restore.ranks > 0 && plan->job.groups.count > 0) {
-        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_RESTORE_ranks), reader->err,
-                                 DDP_E_INVALID,
-                                 "a restore run of a job with groups has its ranks: "
-                                 "leave ranks out");
-    }
+    DDP_TRY(check_restore_groups(reader, map, plan));
     for (size_t i = 0; plan->restore.ranks > 0 && i < plan->job.posts.count; i++) {
         struct harness_posted posted;
         struct ddp_err err;

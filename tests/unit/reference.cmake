@@ -1,5 +1,5 @@
 ddprove_add_unit(NAME reference
-    SOURCES reference/test_data.c reference/test_files.c reference/test_optimizer.c reference/test_model.c reference/test_model_layers.c reference/model_fixture.c
+    SOURCES reference/test_data.c reference/test_files.c reference/test_optimizer.c reference/test_model.c reference/test_model_layers.c reference/test_model_rounded.c reference/model_fixture.c
         reference/test_trainer.c reference/reference_fp64.c reference/reference_fp64_convnet.c reference/reference_fp64_gpt.c reference/reference_fp64_moe.c
     LIBS ref)
 

@@ -34,6 +34,7 @@ static const char *const section_path[HARNESS_SECTION_COUNT] = {
     [HARNESS_SECTION_GUEST] = "job.guest.",
     [HARNESS_SECTION_OPTIMIZER] = "job.optimizer.",
     [HARNESS_SECTION_JOIN] = "job.join.",
+    [HARNESS_SECTION_MIXED] = "job.mixed_precision.",
     [HARNESS_SECTION_FAULT] = "faults.0.",
     [HARNESS_SECTION_AT] = "faults.0.at.",
     [HARNESS_SECTION_DO] = "faults.0.do.",
