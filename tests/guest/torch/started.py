@@ -57,6 +57,7 @@ CALLS = {
     "works": ["kind: broadcast, hit: 9", "kind: reduce, hit: 9", "kind: barrier, hit: 9"],
     "objects": ["kind: gather, hit: 9", "kind: scatter, hit: 9", "kind: barrier, hit: 9"],
     "messages": ["kind: send, hit: 9"],
+    "sharded": ["kind: reduce_scatter, hit: 30", "kind: all_gather, hit: 50"],
 }
 # In groups of their own, which two ranks do not have.
 CALLS_OF_4 = {"groups": ["comm: column 1, kind: all_reduce, hit: 40", "comm: 'group 0,1', kind: all_reduce, hit: 40",
