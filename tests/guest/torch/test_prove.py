@@ -76,6 +76,19 @@ class Loss(unittest.TestCase):
         value = out.sum() + layer.weight.norm()
         self.assertEqual(loss.reach([(value.grad_fn, 0)], [edge], names), ({edge}, ["weight"]))
 
+    def test_a_pass_of_an_earlier_step(self):
+        """What was marked stops the search for parameters, and is found behind a later pass too."""
+        first, second = torch.nn.Linear(5, 3), torch.nn.Linear(3, 2)
+        names = {id(p): "first" for p in first.parameters()}
+        early = first(self.x)
+        loss.mark(early, (0, True))
+        out = second(early)
+        value, edge = out.sum(), (out.grad_fn, out.output_nr)
+        self.assertEqual(loss.reach([(early.sum().grad_fn, 0)], [], names), (set(), []))
+        self.assertEqual(loss.reach([(value.grad_fn, 0)], [edge], names), ({edge}, []))
+        self.assertEqual(loss.marks_behind([(value.grad_fn, 0)], [edge]), [(0, True)])
+        self.assertEqual(loss.marks_behind([(value.grad_fn, 0)], [edge, (early.grad_fn, early.output_nr)]), [])
+
     def test_nested_outputs(self):
         out = self.x * 2
         top = out.sum()
