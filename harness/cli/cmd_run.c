@@ -223,7 +223,7 @@ static size_t give_up_rest(struct run *run, int signal_number)
             done++;
             continue;
         }
-        if (task->started_ns != 0) {
+        if (task->was_begun) {
             (void)nftw(task->run_dir, remove_temporary, 16, FTW_PHYS);
         }
         json_decref(task->verdict);
@@ -317,19 +317,26 @@ static int open_run(struct run *run)
 static int run_cells(struct run *run)
 {
     struct ddp_text text;
-    int signal_number;
+    int signal_number = 0;
     size_t done;
     bool is_written;
 
     const struct cli_pool_events events = {task_done, task_slow};
+    const struct cli_pool_config config = {.jobs = choose_jobs(run->options),
+                                           .is_one_by_one = run->options->is_fail_fast,
+                                           .events = &events,
+                                           .context = run};
     struct ddp_err err = {{0}};
 
     /* Once for all workers, as it takes long; where that fails, each cell says why. */
     (void)!ddp_blas_open(NULL, &err);
     cli_screen_init(&run->screen, run->cells.task_count);
     run->screen.is_verbose = run->options->is_verbose;
-    signal_number = cli_pool_run(run->cells.tasks, run->cells.task_count, choose_jobs(run->options),
-                                 &events, run);
+    if (cli_pool_run(run->cells.tasks, run->cells.task_count, &config, &signal_number, &err) !=
+        DDP_OK) {
+        (void)fprintf(stderr, "ddprove: run: %s\n", err.text);
+        return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
+    }
     done = give_up_rest(run, signal_number);
     if (signal_number != 0) {
         cli_screen_clear(&run->screen);

@@ -37,10 +37,11 @@ static bool train_done(void *context, struct cli_task *task)
 static int train_ranks(struct run *run, char *run_dir)
 {
     static const struct cli_pool_events events = {train_done, NULL};
+    const struct cli_pool_config config = {.jobs = 1, .events = &events, .context = run};
     const struct cli_options *options = run->options;
     struct ddp_err err = {{0}};
     struct cli_task task;
-    int signal_number;
+    int signal_number = 0;
 
     run->code = harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
     memset(&task, 0, sizeof task);
@@ -55,7 +56,9 @@ static int train_ranks(struct run *run, char *run_dir)
     if (cli_pool_clear(&task, 1, &err) != DDP_OK) {
         return cli_usage_error("train: %s; name another --out", err.text);
     }
-    signal_number = cli_pool_run(&task, 1, 1, &events, run);
+    if (cli_pool_run(&task, 1, &config, &signal_number, &err) != DDP_OK) {
+        (void)fprintf(stderr, "ddprove: train: %s\n", err.text);
+    }
     json_decref(task.verdict);
     return signal_number != 0 ? 128 + signal_number : run->code;
 }

@@ -1,5 +1,5 @@
 /* Runs cells in worker processes, a few at a time, so that a cell that takes the harness down is an
- * ERROR of that cell and of nothing else. */
+ * ERROR of that cell and of nothing else. Simulated cells share a worker, up to 16 in turn. */
 #ifndef HARNESS_CLI_POOL_H
 #define HARNESS_CLI_POOL_H
 
@@ -16,8 +16,7 @@ struct cli_task {
     bool is_kept_failed; /* the folder is wanted only if it fails */
     bool is_printed;     /* its scenario's line was */
     bool is_interrupted; /* its worker was ended by an interrupt: its verdict says nothing */
-    pid_t pid;
-    uint64_t started_ns;
+    bool was_begun;
 };
 
 struct cli_pool_events {
@@ -28,12 +27,22 @@ struct cli_pool_events {
     void (*slow)(void *context, const struct cli_task *task, uint64_t elapsed_ns);
 };
 
+struct cli_pool_config {
+    unsigned jobs; /* workers at a time; at least 1 */
+    /* The first `done` that says so ends the run: no worker is given more than one task. */
+    bool is_one_by_one;
+    const struct cli_pool_events *events;
+    void *context; /* of the events */
+};
+
 /* Empty the tasks' folders of what earlier runs left there. Errors: those of harness_cell_clear. */
 DDP_MUST_USE ddp_status cli_pool_clear(const struct cli_task *tasks, size_t task_count,
                                        struct ddp_err *err);
-/* Run all tasks, `jobs` at a time; their folders are clear. Returns 0, or the signal (SIGINT,
- * SIGTERM, SIGHUP) that interrupted it; workers and their ranks are gone by then. */
-int cli_pool_run(struct cli_task *tasks, size_t task_count, unsigned jobs,
-                 const struct cli_pool_events *events, void *context);
+/* Run all tasks; their folders are clear. *out_interrupt is 0, or the signal (SIGINT, SIGTERM,
+ * SIGHUP) that interrupted it; workers and their ranks are gone by then. Errors: DDP_E_NOMEM, and
+ * no task was run. */
+DDP_MUST_USE ddp_status cli_pool_run(struct cli_task *tasks, size_t task_count,
+                                     const struct cli_pool_config *config, int *out_interrupt,
+                                     struct ddp_err *err);
 
 #endif

@@ -188,6 +188,46 @@ CT_TEST(cli_interrupt, worker_killed)
     cli_job_fini(&job);
 }
 
+/* Kill the only worker that there is. False: there was none, or it had just ended. */
+static bool kill_worker(const struct cli_job *job)
+{
+    struct cli_process list[CLI_JOB_PROCESSES_MAX];
+    bool is_killed = false;
+    size_t count = 1;
+
+    CT_CHECK(kill(job->pid, SIGSTOP) == 0); /* so that a worker that ends stays a zombie */
+    for (count = cli_job_descendants(job, list); count == 1 && list[0].state != 'Z' && !is_killed;
+         count = cli_job_descendants(job, list)) {
+        (void)kill(list[0].pid, SIGSTOP);
+        is_killed = list[0].state == 'T' && kill(list[0].pid, SIGKILL) == 0;
+    }
+    CT_CHECK(kill(job->pid, SIGCONT) == 0);
+    return is_killed;
+}
+
+/* Simulated cells share a worker: its death is the ERROR of the one that it was at, and another
+ * worker takes those that it had not begun. */
+CT_TEST(cli_interrupt, shared_worker_killed)
+{
+    static const char *const argv[] = {"ddprove",  "run",   SCENARIOS "/hang/in_data.yaml",
+                                       "--driver", "sim",   "--seeds",
+                                       "40",       "-j",    "1",
+                                       "--out",    "@/out", NULL};
+    static char log[65536];
+    struct cli_job job;
+
+    cli_job_init(&job);
+    cli_job_start(&job, argv, false, 0);
+    while (!kill_worker(&job)) {
+    }
+    CT_CHECK_EQ_I64(cli_job_wait(&job), 3);
+    cli_job_check_gone(&job);
+    cli_job_read(&job, "log", log, sizeof(log));
+    CT_CHECK(strstr(log, "the harness itself ended by signal 9") != NULL);
+    CT_CHECK(strstr(log, "119 passed, 1 failed") != NULL);
+    cli_job_fini(&job);
+}
+
 /* Without its monitor the run still finds who hangs, and leaves nothing behind. */
 CT_TEST(cli_interrupt, monitor_killed)
 {
