@@ -77,6 +77,10 @@ def rows_of_scripts(ranks):
             circle = "HANG.CYCLE" if name == "groups" else None
             made += [rows.Row(name, command, ranks, fault, at, verdict=circle if fault == "skip" else None)
                      for fault in faults]
+    if importlib.util.find_spec("numpy") is not None:  # PyTorch's hook needs it
+        command = [sys.executable, script("features"), "--with", "powersgd"] + MANY_STEPS
+        made += [rows.Row("powersgd", command, ranks),
+                 rows.Row("powersgd", command, ranks, "skip", "step: 30, kind: all_reduce")]
     return made
 
 

@@ -5,7 +5,9 @@ import pickle
 import signal
 import sys
 import tempfile
+import threading
 import unittest
+import weakref
 
 try:
     import torch
@@ -15,8 +17,43 @@ except ImportError:
 
 import ranks
 
-from ddprove_torch import (backend, compare, context, equivalence, faults, forms, library, loss, proof, prove, record,
+from ddprove_torch import (backend, compare, context, ddp, equivalence, faults, forms, library, loss, proof, prove, record,
                            reduction, share, store, usage)
+
+
+class Hooks(unittest.TestCase):
+    def test_the_first_call_of_a_hook_is_the_sum_of_its_bucket(self):
+        """PowerSGD goes on in callbacks, which run here or in gloo's thread, as it comes: those calls are no bucket's."""
+        class Bucket:
+            def index(self):
+                return 2
+
+        found = []
+
+        def ask():
+            found.append(ddp.bucket_of(None, None))
+
+        def hook(_state, _bucket):
+            thread = threading.Thread(target=ask)
+            thread.start()
+            thread.join()
+            ask()
+            ask()
+
+        class Module:
+            def register_comm_hook(self, state, hook):
+                hook(state, Bucket())
+
+        module, wrapped = Module(), ddp.Wrapped.__new__(ddp.Wrapped)
+        wrapped.number, wrapped.module = 5, weakref.ref(module)
+        ddp._watch_hooks(Module)
+        ddp._modules.append(wrapped)
+        try:
+            module.register_comm_hook(None, hook)
+        finally:
+            ddp._modules.remove(wrapped)
+        self.assertEqual(found, [None, (5, 2), None])
+        self.assertIsNone(ddp.bucket_of(None, None))
 
 
 class Reduction(unittest.TestCase):

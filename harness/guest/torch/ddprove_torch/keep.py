@@ -9,7 +9,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from . import compiled, context, loss, record as files, store
+from . import averaged, compiled, context, loss, record as files, store
 
 
 def own_hooks(hooks):
@@ -82,6 +82,7 @@ class Keeper:
     def on_wrap(self, ddp):
         if self.is_playing:
             return
+        averaged.look()
         self.rank, self.world = torch.distributed.get_rank(), torch.distributed.get_world_size()
         own = {id(p) for p in ddp.module.parameters()}
         self.models = [model for model in self.models if not any(id(p) in own for p in model.hold)]  # wrapped again
@@ -117,7 +118,7 @@ class Keeper:
                               if own_hooks(p._post_accumulate_grad_hooks)],
             "hooked": [name for name, p in parameters.items() if own_hooks(p._backward_hooks)],
             "frozen": [name for name, p in parameters.items() if not p.requires_grad],
-            "sparse": [], "events": [], "notes": [], "clips": []}
+            "averaged": averaged.is_used(), "sparse": [], "events": [], "notes": [], "clips": []}
         for name, p in parameters.items():
             if p.requires_grad:
                 self.hooks.append(p.register_hook(self.local_hook(name)))

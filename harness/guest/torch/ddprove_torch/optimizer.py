@@ -3,17 +3,14 @@ shown.
 
 Other modules may ask to be told: on_step(before, after) are called with the optimizer."""
 import ctypes
-import functools
-import sys
 import weakref
 
 import torch
 
-from ddprove_torch import ddp, forms, library, nested, places
+from ddprove_torch import averaged, ddp, forms, library, nested, places
 
 _before, _after = [], []
 _steps = 0
-_is_averaged = False
 _first = None  # a weak reference to the optimizer whose steps count
 
 
@@ -132,7 +129,7 @@ def _begin(optimizer, _args, _kwargs):
     library.guest.phase_is("optimizer")
     for callback in _before:
         callback(optimizer)
-    if library.guest.asks_update_begin() and ddp.modules() and not _is_averaged:
+    if library.guest.asks_update_begin() and ddp.modules() and not averaged.is_used():
         library.guest.update_begin(*_table_of(optimizer).fill_all())
 
 
@@ -151,7 +148,7 @@ def _end(optimizer, _args, _kwargs):
         return
     if ddp.modules():
         places.pass_buffers()
-    if library.guest.asks_updated() and ddp.modules() and not _is_averaged:
+    if library.guest.asks_updated() and ddp.modules() and not averaged.is_used():
         for wrapped in ddp.modules():
             wrapped.buffers.look()
         library.guest.updated(*_table_of(optimizer).fill())
@@ -163,29 +160,11 @@ def _end(optimizer, _args, _kwargs):
         _end_step()
 
 
-def _watch_averagers(_module):
-    """Between two averages of post-local SGD replicas differ on purpose: models are not shown then. What averages is
-    imported before the module is wrapped, and made behind it."""
-    averagers = sys.modules.get("torch.distributed.algorithms.model_averaging.averagers")
-    if averagers is None or hasattr(averagers.ModelAverager, "ddprove_init"):
-        return
-    init = averagers.ModelAverager.__init__
-
-    @functools.wraps(init)
-    def construct(self, *args, **kwargs):
-        global _is_averaged
-        _is_averaged = True
-        init(self, *args, **kwargs)
-
-    averagers.ModelAverager.ddprove_init = init
-    averagers.ModelAverager.__init__ = construct
-
-
 def install():
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     register_optimizer_step_pre_hook(_begin)
     register_optimizer_step_post_hook(_end)
     ddp.on_shadow_step(_end_step)
-    ddp.on_wrap(_watch_averagers)
+    ddp.on_wrap(lambda _module: averaged.look())
     ddp.on_wrap(lambda _module: library.guest.step(_steps) if _steps == 0 else None)

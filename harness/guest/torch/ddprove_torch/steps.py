@@ -56,6 +56,9 @@ class Step:
     # --- replicas
 
     def replicas(self):
+        if any(record["averaged"] for record in self.records.values()):
+            self.pass_over("replicas", list(self.records), "models are averaged now and then, and differ in between")
+            return
         for ranks, other in deviating(camps({rank: record["before"] for rank, record in self.records.items()}, self.names)):
             mine, theirs = self.records[ranks[0]]["before"], self.records[other]["before"]
             wrong = [name for name in self.names if not store.same_bits(mine.get(name), theirs.get(name))]
