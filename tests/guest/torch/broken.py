@@ -231,6 +231,16 @@ HARMLESS = {
     "through_both": Variant(
         "two_models.py", "criterion(discriminator.module(fake), ", "criterion(discriminator(generator(torch.randn(16, 8))), ",
         "a generator's pass goes on through the discriminator's", "PASS", ""),
+    "joined_epochs": Variant(
+        "uneven.py", "    with model.join() if args.join else contextlib.nullcontext():\n        for x, y in batches:\n",
+        "    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)\n    for epoch in range(2):\n"
+        "      with model.join():\n        for x, y in batches:\n",
+        "a rank that has no more samples goes on with the next epoch", "PASS", "", "--join"),
+    "played_again": Variant(
+        "mlp_digits.py", "return self.fc2(self.drop(F.relu(self.fc1(x))))",
+        "from torch.utils.checkpoint import checkpoint; return self.fc2(self.drop(checkpoint("
+        "lambda v: F.relu(self.fc1(v)), x.requires_grad_(), use_reentrant=True)))",
+        "a part of the pass is made again inside of the backward pass", "PASS", ""),
     "penalty_past_the_output": Variant(
         "uneven.py", "loss = F.mse_loss(model(x), y)",
         "loss = F.mse_loss(model(x), y) + sum(p.square().sum() for p in model.parameters()) * 1e-3",

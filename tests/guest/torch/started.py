@@ -77,6 +77,9 @@ def rows_of_scripts(ranks):
             circle = "HANG.CYCLE" if name == "groups" else None
             made += [rows.Row(name, command, ranks, fault, at, verdict=circle if fault == "skip" else None)
                      for fault in faults]
+    # Variants that are right: see broken.py.
+    made += [rows.Row(name, [sys.executable, script("broken"), name, *more, *STEPS], ranks)
+             for name, more in (("joined_epochs", ["--join"]), ("played_again", []))]
     if importlib.util.find_spec("numpy") is not None:  # PyTorch's hook needs it
         command = [sys.executable, script("features"), "--with", "powersgd"] + MANY_STEPS
         made += [rows.Row("powersgd", command, ranks),

@@ -7,6 +7,7 @@ import sys
 
 import torch
 from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel.distributed import _DDPJoinHook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from . import averaged, compiled, context, loss, record as files, store
@@ -348,6 +349,15 @@ class Keeper:
         self.usage.end_step(self.step, self.buffers())
         self.step += 1
 
+    def end_shadow_step(self):
+        """The others have made a step, and this rank, which has no more samples (join), sums of zeros."""
+        if not self.models:
+            return
+        if self.record is not None:
+            self.write()
+        self.usage.end_step(self.step, self.buffers())
+        self.step += 1
+
     def write(self, optimizer=None):
         """The step is over."""
         for hook in self.hooks:
@@ -380,6 +390,24 @@ def guard(keeper, call, *args):
         return None
 
 
+def install_join(keeper):
+    """A rank that has no more samples goes on counting steps with the others."""
+    match, follow = DDP._match_all_reduce_for_bwd_pass, _DDPJoinHook.main_hook
+    has_matched = []
+
+    def matched(self):
+        has_matched.append(True)
+        return match(self)
+
+    def followed(self):
+        has_matched.clear()
+        follow(self)
+        if has_matched:
+            guard(keeper, keeper.end_shadow_step)
+
+    DDP._match_all_reduce_for_bwd_pass, _DDPJoinHook.main_hook = matched, followed
+
+
 def install(keeper):
     """Let the keeper see what this process does with DDP."""
     first_init, first_run, first_backward = DDP.__init__, DDP._run_ddp_forward, torch.autograd.backward
@@ -395,11 +423,14 @@ def install(keeper):
         return out
 
     def backward(tensors, *args, **kwargs):
+        if torch._C._current_graph_task_id() != -1:
+            return first_backward(tensors, *args, **kwargs)  # within another one: a checkpoint plays its part again
         kept = guard(keeper, keeper.before_backward, tensors)
         result = first_backward(tensors, *args, **kwargs)
         guard(keeper, keeper.after_backward, kept)
         return result
 
     DDP.__init__, DDP._run_ddp_forward, torch.autograd.backward = init, run_forward, backward
+    install_join(keeper)
     register_optimizer_step_pre_hook(lambda *args: guard(keeper, keeper.before_update, *args))
     register_optimizer_step_post_hook(lambda *args: guard(keeper, keeper.after_update, *args))

@@ -50,6 +50,7 @@ class Table:
     def __init__(self, optimizer):
         self.optimizer = weakref.ref(optimizer)
         self.rows = []
+        self.flags = []  # where it is noted that a buffer has changed
         groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
         for number, wrapped in enumerate(ddp.modules()):
             prefix = f"{number}." if len(ddp.modules()) > 1 else ""
@@ -71,7 +72,7 @@ class Table:
             row.size_bytes, row.role = ctypes.sizeof(library.Tensor), library.BUFFER
             row.dtype, row.elem_count = library.DTYPES.index("u8"), 1
             row.name = f"change of {prefix}{wrapped.buffers.places[i][0]} between passes".encode()
-            row.data = ctypes.addressof(wrapped.buffers.changed) + i
+            self.flags.append(ctypes.addressof(wrapped.buffers.changed) + i)
 
     def fill(self):
         """The addresses as they are now, of parameters and of the optimizer's state."""
@@ -83,6 +84,14 @@ class Table:
                 found = [state[keys[i]] for keys in _STATES if keys[i] is not None and
                          isinstance(state.get(keys[i]), torch.Tensor)] if state else None
                 row.state[i] = forms.address(found[0]) if found else None
+        for row, place in zip(self.array[len(self.rows):], self.flags):
+            row.data = place
+        return self.array, self.count
+
+    def hide(self):
+        """Nothing of it is shown."""
+        for row in self.array:
+            row.data = row.state[0] = row.state[1] = None
         return self.array, self.count
 
     def fill_all(self):
@@ -141,6 +150,15 @@ def _end_step():
     library.guest.phase_is("data")
 
 
+def _end_shadow_step():
+    """A rank that has no more samples (join) has done its part of the others' step. That was no update of its model, which
+    is not shown; but its next one is the one that the others make then."""
+    optimizer = _first() if _first is not None else None
+    if library.guest.asks_updated() and ddp.modules() and not averaged.is_used() and optimizer is not None:
+        library.guest.updated(*_table_of(optimizer).hide())
+    _end_step()
+
+
 def _end(optimizer, _args, _kwargs):
     is_inner = nested.is_inner(optimizer)
     nested.end(optimizer)
@@ -165,6 +183,6 @@ def install():
 
     register_optimizer_step_pre_hook(_begin)
     register_optimizer_step_post_hook(_end)
-    ddp.on_shadow_step(_end_step)
+    ddp.on_shadow_step(_end_shadow_step)
     ddp.on_wrap(lambda _module: averaged.look())
     ddp.on_wrap(lambda _module: library.guest.step(_steps) if _steps == 0 else None)
