@@ -198,10 +198,16 @@ def run_alone(ranks, arguments, is_detailed):
 
 
 def under_torchrun(ranks, arguments):
+    """torchrun leaves the folder of its logs behind: it is given one."""
+    with tempfile.TemporaryDirectory() as folder:
+        return in_folder(folder, ranks, arguments)
+
+
+def in_folder(folder, ranks, arguments):
     def agent():
         from torch.distributed.run import main as torchrun
         try:
-            torchrun(["--standalone", "--nproc-per-node", str(ranks), SCRIPT, *arguments])
+            torchrun(["--standalone", "--log-dir", folder, "--nproc-per-node", str(ranks), SCRIPT, *arguments])
             print("torchrun: all is well", flush=True)
         except Exception as error:  # pylint: disable=broad-except
             print(f"torchrun: {error}", flush=True)

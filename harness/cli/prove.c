@@ -179,8 +179,28 @@ static void print_rest(json_t *judged, const json_t *passed_over)
     }
 }
 
-/* Returns false if this is no proof. */
-static bool print_proof(json_t *proof, enum harness_outcome *outcome)
+/* How it came out. Ranks may prove the steps that they made before the run broke off: that is no
+ * PASS. */
+static void print_outcome(enum harness_outcome outcome, bool has_run_well, size_t steps,
+                          json_int_t world)
+{
+    if (outcome == HARNESS_OUTCOME_PASS && !has_run_well) {
+        (void)fprintf(stderr,
+                      "ddprove: INCONCLUSIVE: in the %zu steps before the run went wrong "
+                      "%" JSON_INTEGER_FORMAT " ranks compute what one device would\n",
+                      steps, world);
+        return;
+    }
+    (void)fprintf(stderr,
+                  "ddprove: %s: in %zu steps %" JSON_INTEGER_FORMAT " ranks %s one device would\n",
+                  harness_outcome_name(outcome), steps, world,
+                  outcome == HARNESS_OUTCOME_PASS   ? "compute what"
+                  : outcome == HARNESS_OUTCOME_FAIL ? "do not compute what"
+                                                    : "are not proved to compute what");
+}
+
+/* Returns false if this is no proof. has_run_well: the run itself. */
+static bool print_proof(json_t *proof, bool has_run_well, enum harness_outcome *outcome)
 {
     const char *outcome_text, *verdict;
     json_t *steps, *judged, *passed_over, *notes, *lacking, *findings, *table, *item;
@@ -208,12 +228,7 @@ static bool print_proof(json_t *proof, enum harness_outcome *outcome)
         return false;
     }
     print_rest(judged, passed_over);
-    (void)fprintf(stderr,
-                  "ddprove: %s: in %zu steps %" JSON_INTEGER_FORMAT " ranks %s one device would\n",
-                  outcome_text, json_array_size(steps), world,
-                  *outcome == HARNESS_OUTCOME_PASS   ? "compute what"
-                  : *outcome == HARNESS_OUTCOME_FAIL ? "do not compute what"
-                                                     : "are not proved to compute what");
+    print_outcome(*outcome, has_run_well, json_array_size(steps), world);
     return true;
 }
 
@@ -233,7 +248,7 @@ int cli_prove_conclude(const struct cli_options *options, const char *folder, in
     if (proof == NULL && access(path, F_OK) != 0) {
         (void)fprintf(stderr, "ddprove: nothing is proved: not every rank came to a good end with "
                               "PyTorch's DistributedDataParallel in it\n");
-    } else if (proof == NULL || !print_proof(proof, &outcome)) {
+    } else if (proof == NULL || !print_proof(proof, job_code == 0, &outcome)) {
         (void)fprintf(stderr, "ddprove: %s: this is no proof\n", path);
         outcome = HARNESS_OUTCOME_ERROR;
     }

@@ -52,6 +52,10 @@ VARIANTS = {
         "mlp_digits.py", "    model = MLP()\n    model = DDP(model)",
         "    torch.manual_seed(rank)\n    model = MLP()\n    model = DDP(model, init_sync=False)",
         "each rank starts from a model of its own", "VALUE.DIVERGED", "as step 0 begins"),
+    "zero_grad_left_out": Variant(
+        "mlp_digits.py", "            optimizer.zero_grad()",
+        "            if rank != 1: optimizer.zero_grad()",
+        "rank 1 adds to the gradients of the step before", "VALUE.STALE", "zero_grad() left out"),
     "copied_model": Variant(
         "mlp_digits.py", "    model = DDP(model)\n"
         "    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)",
@@ -127,6 +131,10 @@ VARIANTS = {
         "            self.param_groups[0]['weight_decay'] = 1e-3 * dist.get_rank()\n"
         "            return super().step(closure)\n    optimizer = Decay(",
         "each rank's weights decay at a rate of its own", "VALUE.CORRUPTED", "what the optimizer makes of those"),
+    "one_of_two_updates": Variant(
+        "two_models.py", "        of_generator.step()\n",
+        "        if dist.get_rank() != 1 or len(of_generator.state) == 0: of_generator.step()\n",
+        "rank 1 updates its generator once", "VALUE.STALE", "not end with the same optimizer"),
     "lost_update": Variant(
         "moe.py", "        optimizer.step()\n",
         "        optimizer.step()\n        if rank == 0: model.module.gate.bias.data.clamp_(-0.01, 0.01)\n",
@@ -185,6 +193,54 @@ HARMLESS = {
         "    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks\n"
         "    model.register_comm_hook(None, default_hooks.fp16_compress_hook)\n    optimizer = ",
         "gradients are reduced by the script's hook", "INCONCLUSIVE", "reduced by a hook"),
+    "frozen_later": Variant(
+        "mlp_digits.py", "        sampler.set_epoch(epoch)\n",
+        "        sampler.set_epoch(epoch)\n        if epoch == 1:\n            model.module.fc1.requires_grad_(False)\n"
+        "            model = DDP(model.module)\n"
+        "            optimizer = torch.optim.SGD(model.module.fc2.parameters(), lr=0.1)\n",
+        "a layer is frozen, and the module wrapped again", "PASS", ""),
+    "closure": Variant(
+        "mlp_digits.py", "            loss.backward()\n            optimizer.step()\n",
+        "            loss.backward()\n            optimizer.step(lambda: F.cross_entropy(model(x), y))\n",
+        "the optimizer has the loss worked out once more", "INCONCLUSIVE", "calls a closure"),
+    "lbfgs": Variant(
+        "mlp_digits.py", "            optimizer.zero_grad()\n            loss = F.cross_entropy(model(x), y)\n"
+        "            loss.backward()\n            optimizer.step()\n",
+        "            if step == 0: optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)\n"
+        "            def closure():\n                optimizer.zero_grad()\n"
+        "                loss = F.cross_entropy(model(x), y)\n                loss.backward()\n                return loss\n"
+        "            loss = optimizer.step(closure)\n",
+        "an optimizer that asks for several passes", "INCONCLUSIVE", "calls a closure"),
+    "sparse_gradients": Variant(
+        "mlp_digits.py", "class MLP(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.fc1 = nn.Linear(64, 64)\n",
+        "class Words(nn.EmbeddingBag):\n    def forward(self, x):\n        return super().forward((x * 16).long())\n\n\n"
+        "class MLP(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.fc1 = Words(17, 64, sparse=True)\n",
+        "an embedding whose gradient is sparse", "INCONCLUSIVE", "is sparse"),
+    "compiled": Variant(
+        "mlp_digits.py", "    model = DDP(model)\n", "    model = torch.compile(DDP(model), backend='eager')\n",
+        "torch.compile writes the passes anew", "INCONCLUSIVE", "torch.compile makes other operators"),
+    "made_before": Variant(
+        "two_models.py", "criterion(discriminator.module(fake), ", "criterion(discriminator(fake), ",
+        "the generator's pass was made before the discriminator's update", "INCONCLUSIVE", "a pass of an earlier step"),
+    "past_the_wrapper": Variant(
+        "two_models.py", "        of_generator.zero_grad()\n", "        of_generator.zero_grad(set_to_none=True)\n",
+        "the script as it is: the generator's loss goes past the discriminator's wrapper", "INCONCLUSIVE",
+        "a pass of an earlier step"),
+    "through_both": Variant(
+        "two_models.py", "criterion(discriminator.module(fake), ", "criterion(discriminator(generator(torch.randn(16, 8))), ",
+        "a generator's pass goes on through the discriminator's", "PASS", ""),
+    "joined_epochs": Variant(
+        "uneven.py", "    with model.join() if args.join else contextlib.nullcontext():\n        for x, y in batches:\n",
+        "    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)\n    for epoch in range(2):\n"
+        "      with model.join():\n        for x, y in batches:\n",
+        "a rank that has no more samples goes on with the next epoch", "PASS", "", "--join"),
+    "played_again": Variant(
+        "mlp_digits.py", "return self.fc2(self.drop(F.relu(self.fc1(x))))",
+        "from torch.utils.checkpoint import checkpoint; return self.fc2(self.drop(checkpoint("
+        "lambda v: F.relu(self.fc1(v)), x.requires_grad_(), use_reentrant=True)))",
+        "a part of the pass is made again inside of the backward pass", "PASS", ""),
     "penalty_past_the_output": Variant(
         "uneven.py", "loss = F.mse_loss(model(x), y)",
         "loss = F.mse_loss(model(x), y) + sum(p.square().sum() for p in model.parameters()) * 1e-3",
@@ -197,6 +253,10 @@ STUCK = {
         "convnet.py", "        accuracy = evaluate(model, loader)",
         "        accuracy = evaluate(model, loader) if rank == 0 else 0.0",
         "the evaluation's collectives are posted by rank 0 alone", "MISMATCH.BUCKET", "rank 0 posted"),
+    "returns_early": Variant(
+        "mlp_digits.py", "            loss.backward()",
+        "            if rank == 1 and step == 3: return\n            loss.backward()",
+        "rank 1 is done before the others", "CRASH.FINISHED_EARLY", "rank 1"),
     "step_left_out": Variant(
         "mlp_digits.py", "            loss.backward()",
         "            if rank == 1 and step == 3: step += 1; continue\n            loss.backward()",

@@ -21,7 +21,7 @@ STEPS = 10
 MUTANTS = {
     "replicas_not_compared": ("steps.py", "        for ranks, other in deviating(camps(",
                               "        for ranks, other in [] and (camps(", "other_start"),
-    "options_not_compared": ("steps.py", "alike.setdefault(repr(groups), []).append(rank)",
+    "options_not_compared": ("alike.py", "alike.setdefault(repr(groups), []).append(rank)",
                              "alike.setdefault(0, []).append(rank)", "other_learning_rate"),
     "buffers_not_compared": ("steps.py", "                if wrong:\n                    why =",
                              "                if False:\n                    why =", "buffers_diverge"),
@@ -40,6 +40,8 @@ MUTANTS = {
                               "elif self.world > 9:", "reduced_again"),
     "divided_loss_not_seen": ("steps.py", "if self.world > 1 and abs(total * self.world - 1) < 1e-4 and",
                               "if self.world > 9 and abs(total * self.world - 1) < 1e-4 and", "double_division"),
+    "updates_not_aligned": ("alike.py", "        if \"updated\" in record:\n", "        if False:\n", "one_of_two_updates"),
+    "left_gradients_not_seen": ("alike.py", "    if not all(camps):", "    if True:", "zero_grad_left_out"),
     "updates_not_compared": ("steps.py", "        if wrong:\n            self.find(\"update\",",
                              "        if False:\n            self.find(\"update\",", "rank_in_optimizer"),
     "divisor_forgotten": ("steps.py", "scale_by = 1.0 / self.divisor(ranks)", "scale_by = 1.0", "moe"),

@@ -76,7 +76,8 @@ def run(ddprove, row):
             file.write(row.scenario())
         json_path = os.path.join(folder, "all.json")
         mark = os.path.basename(folder)
-        environment = {**os.environ, MARK: mark, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        # torchrun leaves the folder of its logs behind, also after a run that went well.
+        environment = {**os.environ, MARK: mark, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TMPDIR": folder}
         ran = subprocess.run([ddprove, "exec", path, "--out", "runs", "--json", json_path, "--"] + row.command,
                              cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                              env=environment, text=True, timeout=LIMIT_S, check=False)

@@ -57,6 +57,7 @@ CALLS = {
     "works": ["kind: broadcast, hit: 9", "kind: reduce, hit: 9", "kind: barrier, hit: 9"],
     "objects": ["kind: gather, hit: 9", "kind: scatter, hit: 9", "kind: barrier, hit: 9"],
     "messages": ["kind: send, hit: 9"],
+    "sharded": ["kind: reduce_scatter, hit: 30", "kind: all_gather, hit: 50"],
 }
 # In groups of their own, which two ranks do not have.
 CALLS_OF_4 = {"groups": ["comm: column 1, kind: all_reduce, hit: 40", "comm: 'group 0,1', kind: all_reduce, hit: 40",
@@ -76,6 +77,13 @@ def rows_of_scripts(ranks):
             circle = "HANG.CYCLE" if name == "groups" else None
             made += [rows.Row(name, command, ranks, fault, at, verdict=circle if fault == "skip" else None)
                      for fault in faults]
+    # Variants that are right: see broken.py.
+    made += [rows.Row(name, [sys.executable, script("broken"), name, *more, *STEPS], ranks)
+             for name, more in (("joined_epochs", ["--join"]), ("played_again", []))]
+    if importlib.util.find_spec("numpy") is not None:  # PyTorch's hook needs it
+        command = [sys.executable, script("features"), "--with", "powersgd"] + MANY_STEPS
+        made += [rows.Row("powersgd", command, ranks),
+                 rows.Row("powersgd", command, ranks, "skip", "step: 30, kind: all_reduce")]
     return made
 
 

@@ -5,7 +5,9 @@ import pickle
 import signal
 import sys
 import tempfile
+import threading
 import unittest
+import weakref
 
 try:
     import torch
@@ -15,8 +17,43 @@ except ImportError:
 
 import ranks
 
-from ddprove_torch import (backend, compare, context, equivalence, faults, forms, library, loss, proof, prove, record,
+from ddprove_torch import (backend, compare, context, ddp, equivalence, faults, forms, library, loss, proof, prove, record,
                            reduction, share, store, usage)
+
+
+class Hooks(unittest.TestCase):
+    def test_the_first_call_of_a_hook_is_the_sum_of_its_bucket(self):
+        """PowerSGD goes on in callbacks, which run here or in gloo's thread, as it comes: those calls are no bucket's."""
+        class Bucket:
+            def index(self):
+                return 2
+
+        found = []
+
+        def ask():
+            found.append(ddp.bucket_of(None, None))
+
+        def hook(_state, _bucket):
+            thread = threading.Thread(target=ask)
+            thread.start()
+            thread.join()
+            ask()
+            ask()
+
+        class Module:
+            def register_comm_hook(self, state, hook):
+                hook(state, Bucket())
+
+        module, wrapped = Module(), ddp.Wrapped.__new__(ddp.Wrapped)
+        wrapped.number, wrapped.module = 5, weakref.ref(module)
+        ddp._watch_hooks(Module)
+        ddp._modules.append(wrapped)
+        try:
+            module.register_comm_hook(None, hook)
+        finally:
+            ddp._modules.remove(wrapped)
+        self.assertEqual(found, [None, (5, 2), None])
+        self.assertIsNone(ddp.bucket_of(None, None))
 
 
 class Reduction(unittest.TestCase):
@@ -75,6 +112,19 @@ class Loss(unittest.TestCase):
         self.assertEqual(loss.reach([(value.grad_fn, 0)], [edge], names), ({edge}, []))
         value = out.sum() + layer.weight.norm()
         self.assertEqual(loss.reach([(value.grad_fn, 0)], [edge], names), ({edge}, ["weight"]))
+
+    def test_a_pass_of_an_earlier_step(self):
+        """What was marked stops the search for parameters, and is found behind a later pass too."""
+        first, second = torch.nn.Linear(5, 3), torch.nn.Linear(3, 2)
+        names = {id(p): "first" for p in first.parameters()}
+        early = first(self.x)
+        loss.mark(early, (0, True))
+        out = second(early)
+        value, edge = out.sum(), (out.grad_fn, out.output_nr)
+        self.assertEqual(loss.reach([(early.sum().grad_fn, 0)], [], names), (set(), []))
+        self.assertEqual(loss.reach([(value.grad_fn, 0)], [edge], names), ({edge}, []))
+        self.assertEqual(loss.marks_behind([(value.grad_fn, 0)], [edge]), [(0, True)])
+        self.assertEqual(loss.marks_behind([(value.grad_fn, 0)], [edge, (early.grad_fn, early.output_nr)]), [])
 
     def test_nested_outputs(self):
         out = self.x * 2

@@ -114,9 +114,16 @@ def _wait_at_end(task):
             return  # the reducer meets the same error, and raises it
 
 
-def _defer(entry, made):
+def _await(result, entry, made):
+    """The backend's own work, which has no future: its result is read when the program has waited for it."""
+    entry.work = made
+    _pending[id(made)] = entry
+    return result
+
+
+def _defer(entry, future):
     """A work in place of the backend's, which completes once the result has been read."""
-    entry.future = made.get_future().then(functools.partial(_done, entry))
+    entry.future = future.then(functools.partial(_done, entry))
     entry.work = _create_work_from_future(entry.future)
     _pending[id(entry.work)] = entry
     if entry.is_done:
@@ -237,11 +244,13 @@ class Kernel:
         made = Work.unbox(result[-1] if isinstance(result, tuple) else result)
         entry.inner = made
         if self.name in forms.ENDS:
-            entry.work = made  # kept until it has been waited for: it has no future in every version
-            _pending[id(made)] = entry
-            return result
+            return _await(result, entry, made)
         if not _is_awaited_in_cpp(shape.target if shape.target is not None else torch.empty(0)):
-            return _give_result(result, _defer(entry, made))
+            try:
+                future = made.get_future()
+            except RuntimeError:  # of gloo's own reduce_scatter, for one
+                return _await(result, entry, made)
+            return _give_result(result, _defer(entry, future))
         entry.wait()
         library.guest.call_done(entry.call)
         ddp.note_done(shape)

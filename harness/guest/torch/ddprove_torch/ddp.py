@@ -2,6 +2,7 @@
 
 Other modules may ask to be told: on_wrap(callback) is called with each DDP module after its construction."""
 import functools
+import threading
 import weakref
 
 import torch
@@ -11,7 +12,8 @@ from ddprove_torch import buffers, library
 _callbacks = []
 _modules = []  # weak references to Wrapped, in the order of construction
 _assignment = []  # the last computed, [[index of a parameter]] of each bucket
-_hooked = []  # the bucket that a communication hook of the user's is about
+_local = threading.local()  # .hooked: the bucket that a communication hook of the user's is about, in a list; taken out by
+#                            its first call
 _shadow_callbacks = []
 _has_matched = False  # since the pass of such a rank began
 _matching = []  # the module for which a rank that has no more samples makes the sums of the others
@@ -101,8 +103,9 @@ def is_matching():
 
 def bucket_of(shape, task):
     """Whose bucket's sum this is, as the numbers of the module and of the bucket; None: it is none, or not known."""
-    if _hooked:
-        return _hooked[-1]
+    if getattr(_local, "hooked", None) is not None:
+        # What a hook goes on with when its first call is done it posts here or in another thread, as it comes.
+        return _local.hooked.pop() if _local.hooked else None
     if (task is None and not _matching) or shape.target is None or not shape.target.is_floating_point():
         return None
     for wrapped in [w for w in modules() if not _matching or w.module() is _matching[-1]]:
@@ -174,6 +177,8 @@ def _watch_passes(DDP):
 
     @functools.wraps(backward)
     def backward_seen(*args, **kwargs):
+        if torch._C._current_graph_task_id() != -1:
+            return backward(*args, **kwargs)  # within another one: a checkpoint that plays its part again
         library.guest.phase_is("backward")
         for wrapped in modules():
             wrapped.ready.clear()
@@ -226,11 +231,11 @@ def _watch_hooks(DDP):
         @functools.wraps(hook)
         def noted(state, bucket):
             numbers = [wrapped.number for wrapped in modules() if wrapped.module() is self]
-            _hooked.append((numbers[0], bucket.index()) if numbers else None)
+            _local.hooked = [(numbers[0], bucket.index())] if numbers else []
             try:
                 return hook(state, bucket)
             finally:
-                _hooked.pop()
+                _local.hooked = None
 
         return register(self, state, noted)
 

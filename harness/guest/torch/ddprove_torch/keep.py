@@ -7,9 +7,10 @@ import sys
 
 import torch
 from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel.distributed import _DDPJoinHook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from . import context, loss, record as files, store
+from . import averaged, compiled, context, loss, record as files, store
 
 
 def own_hooks(hooks):
@@ -82,6 +83,7 @@ class Keeper:
     def on_wrap(self, ddp):
         if self.is_playing:
             return
+        averaged.look()
         self.rank, self.world = torch.distributed.get_rank(), torch.distributed.get_world_size()
         own = {id(p) for p in ddp.module.parameters()}
         self.models = [model for model in self.models if not any(id(p) in own for p in model.hold)]  # wrapped again
@@ -116,7 +118,8 @@ class Keeper:
             "hooked_behind": [name for name, p in parameters.items()
                               if own_hooks(p._post_accumulate_grad_hooks)],
             "hooked": [name for name, p in parameters.items() if own_hooks(p._backward_hooks)],
-            "events": [], "notes": [], "clips": []}
+            "frozen": [name for name, p in parameters.items() if not p.requires_grad],
+            "averaged": averaged.is_used(), "sparse": [], "events": [], "notes": [], "clips": []}
         for name, p in parameters.items():
             if p.requires_grad:
                 self.hooks.append(p.register_hook(self.local_hook(name)))
@@ -137,6 +140,8 @@ class Keeper:
         def keep_local(grad):
             if grad.layout != torch.strided:
                 self.note(f"the gradient of {name} is sparse: not kept")
+                if name not in self.record["sparse"]:
+                    self.record["sparse"].append(name)
                 return
             self.local[name] = self.file.keep(grad)
         return lambda grad: guard(self, keep_local, grad)
@@ -159,8 +164,10 @@ class Keeper:
         it, or None."""
         self.usage.forward(ddp)
         numbers = [i for i, model in enumerate(self.models) if model.ddp is ddp]
-        if not numbers or not torch.is_grad_enabled() or not self.begin():
+        if not numbers or not torch.is_grad_enabled():
             return None
+        if not self.begin():
+            return {"kind": "forward", "model": numbers[0], "sync": bool(ddp.require_backward_grad_sync), "is_kept": False}
         call = {"kind": "forward", "model": numbers[0], "sync": bool(ddp.require_backward_grad_sync),
                 "joined": bool(ddp._join_config.enable),
                 "by_initial": bool(getattr(ddp, "_divide_by_initial_world_size", True)),
@@ -172,10 +179,17 @@ class Keeper:
             call["args"], call["kwargs"] = self.encode(list(args)), self.encode(kwargs)
         except store.NotKept as error:
             self.note(f"{error}: the pass is not played again")
+        if compiled.is_compiled(ddp.module):
+            self.note("torch.compile makes other operators of a pass: it is not played again")
         return call
 
     def after_forward(self, call, out):
-        if call is None or self.record is None:
+        if call is None:
+            return
+        for tensor in store.tensors_of(out):
+            if tensor.grad_fn is not None:
+                loss.mark(tensor, (call["model"], call["sync"]))
+        if self.record is None or "is_kept" in call:
             return
         call["drew"] = not torch.equal(call["generators"]["torch"], torch.get_rng_state())
         self.watch_outputs(call, out)
@@ -206,15 +220,18 @@ class Keeper:
         roots = [(t.grad_fn, t.output_nr) for t in ([tensors] if isinstance(tensors, torch.Tensor) else tensors)
                  if isinstance(t, torch.Tensor) and t.grad_fn is not None]
         parameters = self.parameters()
-        reached, past = loss.reach(roots, self.nodes if self.record else (),
-                                   {id(p): name for name, p in parameters.items()})
-        if not reached and not past:
+        nodes = self.nodes if self.record else {}
+        reached, past = loss.reach(roots, nodes, {id(p): name for name, p in parameters.items()})
+        late = loss.marks_behind(roots, nodes)
+        if not reached and not past and not late:
             return None  # another model's
         self.begin()
+        if late:
+            self.note("a pass of an earlier step goes back in this one, or goes back twice: it is not played again")
         if len(reached) > 1 and loss.are_nested(reached):
             self.note("an output is made of another one, and the loss of both: the pass is not played again")
         arrived = self.record.get("arrived", {})
-        event = {"kind": "backward", "past": past, "terms": loss.terms_of(roots),
+        event = {"kind": "backward", "past": past, "late": late, "terms": loss.terms_of(roots),
                  "start": {name: self.file.keep(p.grad) for name, p in parameters.items()
                            if not self.file.same(p.grad, arrived.get(name))}}
         self.local, self.outputs = {}, []
@@ -224,21 +241,33 @@ class Keeper:
         if kept is None or self.record is None:
             return
         event, reached = kept
-        for call in self.outputs:
-            if not any(call is self.nodes[edge][0] for edge in reached):
-                self.note("a pass's output goes into another pass: the passes are not played again")
+        ends = [self.nodes[edge][0] for edge in reached]  # passes from which the loss is made
+        self.look_at_chain([call for call in self.outputs if not any(call is end for end in ends)])
         for edge, (call, number) in self.nodes.items():
-            if edge not in reached and any(call is out for out in self.outputs):
+            if edge not in reached and any(call is end for end in ends):
                 call["out_grads"][number] = None  # it came from inside of the module: the pass makes it again
         self.nodes = {edge: place for edge, place in self.nodes.items() if edge not in reached}
         calls = [e for e in self.record["events"] if e["kind"] == "forward"]
         event["calls"] = [i for i, call in enumerate(calls) if any(call is out for out in self.outputs)]
-        event["sync"] = any(calls[i]["sync"] for i in event["calls"])
+        event["sync"] = any(calls[i]["sync"] for i in event["calls"]) or any(sync for _, sync in event["late"])
         event["local"] = self.local
         self.record["events"].append(event)
         self.record["arrived"] = self.kept_of({name: p.grad for name, p in self.parameters().items()})
         if event["sync"]:
             self.record["buckets"] = [model.buckets() for model in self.models]
+
+    def look_at_chain(self, inner):
+        """inner: passes whose output goes into another pass of this backward pass, as a generator's does into the
+        discriminator. Each is played by itself, from what arrived at its output. But what a model has added up of
+        several passes, or what arrives at outputs that are made of each other, is not known by its parts."""
+        models = [call["model"] for i, call in enumerate(self.outputs) if not any(call is other for other in self.outputs[:i])]
+        if not inner:
+            return
+        if len(set(models)) < len(models):
+            self.note("a pass's output goes into another pass of the same model: the passes are not played again")
+        for call in inner:
+            if loss.are_nested([edge for edge, (other, _) in self.nodes.items() if other is call]):
+                self.note("an output is made of another one, and a pass of both: the pass is not played again")
 
     def clip(self, name, values, parameters):
         """The script clips or scales gradients by a known function."""
@@ -265,8 +294,10 @@ class Keeper:
         if optimizer not in self.optimizers:
             self.optimizers.append(optimizer)
         record, arrived = self.record, self.record.get("arrived", {})
-        record["used"] = {name: self.file.keep(p.grad) for name, p in parameters.items()
-                          if not self.file.same(p.grad, arrived.get(name))}
+        has_closure = bool(args[1:]) or kwargs.get("closure") is not None  # whose passes are still to come
+        record["used"] = {} if has_closure else {
+            name: self.file.keep(p.grad) for name, p in parameters.items()
+            if not self.file.same(p.grad, arrived.get(name))}
         record["updated"] = [name for name, p in parameters.items() if id(p) in ids]
         record["optimizer"] = self.optimizers.index(optimizer)
         record["optimizer_names"] = [[self.names.get(id(p)) for p in group["params"]]
@@ -274,8 +305,10 @@ class Keeper:
         record["moved"] = [name for name, p in parameters.items() if not self.was_before(name, p)]
         if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
             self.note_update("the optimizer has hooks of the script")
-        if args[1:] or kwargs.get("closure") is not None:
+        if has_closure:
             self.note_update("the optimizer calls a closure")
+            self.note("the optimizer calls a closure, between whose passes it may change parameters: they are not "
+                      "played again")
         try:
             record["state_before"] = self.state_before(optimizer)
         except store.NotKept as error:
@@ -288,7 +321,7 @@ class Keeper:
         """Its state; None if it is what the step before left, which is kept."""
         state, last = optimizer.state_dict(), self.last
         if last is not None and last["step"] == self.step - 1 and last["optimizer"] is optimizer and \
-                store.is_code_of(last["state"], state, last["file"].same):
+                last["state"] is not None and store.is_code_of(last["state"], state, last["file"].same):
             return None
         return self.encode(state, "optimizer")
 
@@ -308,8 +341,20 @@ class Keeper:
         if record is not None:
             record["after"] = self.kept_of(self.parameters())
             if record.get("optimizer") is not None:
-                record["state_after"] = self.encode(optimizer.state_dict(), "optimizer")
+                try:
+                    record["state_after"] = self.encode(optimizer.state_dict(), "optimizer")
+                except store.NotKept as error:
+                    self.note_update(str(error))
             self.write(optimizer)
+        self.usage.end_step(self.step, self.buffers())
+        self.step += 1
+
+    def end_shadow_step(self):
+        """The others have made a step, and this rank, which has no more samples (join), sums of zeros."""
+        if not self.models:
+            return
+        if self.record is not None:
+            self.write()
         self.usage.end_step(self.step, self.buffers())
         self.step += 1
 
@@ -345,6 +390,24 @@ def guard(keeper, call, *args):
         return None
 
 
+def install_join(keeper):
+    """A rank that has no more samples goes on counting steps with the others."""
+    match, follow = DDP._match_all_reduce_for_bwd_pass, _DDPJoinHook.main_hook
+    has_matched = []
+
+    def matched(self):
+        has_matched.append(True)
+        return match(self)
+
+    def followed(self):
+        has_matched.clear()
+        follow(self)
+        if has_matched:
+            guard(keeper, keeper.end_shadow_step)
+
+    DDP._match_all_reduce_for_bwd_pass, _DDPJoinHook.main_hook = matched, followed
+
+
 def install(keeper):
     """Let the keeper see what this process does with DDP."""
     first_init, first_run, first_backward = DDP.__init__, DDP._run_ddp_forward, torch.autograd.backward
@@ -360,11 +423,14 @@ def install(keeper):
         return out
 
     def backward(tensors, *args, **kwargs):
+        if torch._C._current_graph_task_id() != -1:
+            return first_backward(tensors, *args, **kwargs)  # within another one: a checkpoint plays its part again
         kept = guard(keeper, keeper.before_backward, tensors)
         result = first_backward(tensors, *args, **kwargs)
         guard(keeper, keeper.after_backward, kept)
         return result
 
     DDP.__init__, DDP._run_ddp_forward, torch.autograd.backward = init, run_forward, backward
+    install_join(keeper)
     register_optimizer_step_pre_hook(lambda *args: guard(keeper, keeper.before_update, *args))
     register_optimizer_step_post_hook(lambda *args: guard(keeper, keeper.after_update, *args))

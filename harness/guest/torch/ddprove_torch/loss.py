@@ -89,10 +89,19 @@ def edges_of(node, output):
     return node.next_functions
 
 
+def mark(tensor, what):
+    """Notes at a pass's output what is known of the pass, for as long as its graph lives."""
+    tensor.grad_fn.metadata.setdefault("ddprove", {})[tensor.output_nr] = what
+
+
+def marked(edge):
+    return edge[0].metadata.get("ddprove", {}).get(edge[1])
+
+
 def reach(roots, outputs, names):
-    """What a graph reaches from its roots without passing an output of the module: which of these outputs, and the
-    names of parameters, which are then reached past the output. roots, outputs: (node, number of its output). names:
-    by id of the parameter."""
+    """What a graph reaches from its roots without passing an output of a module: which of these outputs, and the names of
+    parameters, which are then reached past the output. roots, outputs: (node, number of its output). names: by id of the
+    parameter."""
     outputs, seen, found, past, stack = set(outputs), set(), set(), set(), list(roots)
     while stack:
         edge = stack.pop()
@@ -102,11 +111,27 @@ def reach(roots, outputs, names):
         if edge in outputs:
             found.add(edge)
             continue
+        if marked(edge) is not None:
+            continue
         leaf = getattr(edge[0], "variable", None)
         if leaf is not None and id(leaf) in names:
             past.add(names[id(leaf)])
         stack += edges_of(*edge)
     return found, sorted(past)
+
+
+def marks_behind(roots, outputs):
+    """What was marked at all outputs that a graph reaches, but for these."""
+    seen, found, stack = set(), [], list(roots)
+    while stack:
+        edge = stack.pop()
+        if edge[0] is None or edge in seen:
+            continue
+        seen.add(edge)
+        if edge not in outputs and marked(edge) is not None:
+            found.append(marked(edge))
+        stack += edges_of(*edge)
+    return found
 
 
 def are_nested(outputs):

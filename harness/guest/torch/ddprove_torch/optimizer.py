@@ -3,17 +3,14 @@ shown.
 
 Other modules may ask to be told: on_step(before, after) are called with the optimizer."""
 import ctypes
-import functools
-import sys
 import weakref
 
 import torch
 
-from ddprove_torch import ddp, forms, library, nested, places
+from ddprove_torch import averaged, ddp, forms, library, nested, places
 
 _before, _after = [], []
 _steps = 0
-_is_averaged = False
 _first = None  # a weak reference to the optimizer whose steps count
 
 
@@ -53,6 +50,7 @@ class Table:
     def __init__(self, optimizer):
         self.optimizer = weakref.ref(optimizer)
         self.rows = []
+        self.flags = []  # where it is noted that a buffer has changed
         groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
         for number, wrapped in enumerate(ddp.modules()):
             prefix = f"{number}." if len(ddp.modules()) > 1 else ""
@@ -74,7 +72,7 @@ class Table:
             row.size_bytes, row.role = ctypes.sizeof(library.Tensor), library.BUFFER
             row.dtype, row.elem_count = library.DTYPES.index("u8"), 1
             row.name = f"change of {prefix}{wrapped.buffers.places[i][0]} between passes".encode()
-            row.data = ctypes.addressof(wrapped.buffers.changed) + i
+            self.flags.append(ctypes.addressof(wrapped.buffers.changed) + i)
 
     def fill(self):
         """The addresses as they are now, of parameters and of the optimizer's state."""
@@ -86,6 +84,14 @@ class Table:
                 found = [state[keys[i]] for keys in _STATES if keys[i] is not None and
                          isinstance(state.get(keys[i]), torch.Tensor)] if state else None
                 row.state[i] = forms.address(found[0]) if found else None
+        for row, place in zip(self.array[len(self.rows):], self.flags):
+            row.data = place
+        return self.array, self.count
+
+    def hide(self):
+        """Nothing of it is shown."""
+        for row in self.array:
+            row.data = row.state[0] = row.state[1] = None
         return self.array, self.count
 
     def fill_all(self):
@@ -132,7 +138,7 @@ def _begin(optimizer, _args, _kwargs):
     library.guest.phase_is("optimizer")
     for callback in _before:
         callback(optimizer)
-    if library.guest.asks_update_begin() and ddp.modules() and not _is_averaged:
+    if library.guest.asks_update_begin() and ddp.modules() and not averaged.is_used():
         library.guest.update_begin(*_table_of(optimizer).fill_all())
 
 
@@ -144,6 +150,15 @@ def _end_step():
     library.guest.phase_is("data")
 
 
+def _end_shadow_step():
+    """A rank that has no more samples (join) has done its part of the others' step. That was no update of its model, which
+    is not shown; but its next one is the one that the others make then."""
+    optimizer = _first() if _first is not None else None
+    if library.guest.asks_updated() and ddp.modules() and not averaged.is_used() and optimizer is not None:
+        library.guest.updated(*_table_of(optimizer).hide())
+    _end_step()
+
+
 def _end(optimizer, _args, _kwargs):
     is_inner = nested.is_inner(optimizer)
     nested.end(optimizer)
@@ -151,7 +166,7 @@ def _end(optimizer, _args, _kwargs):
         return
     if ddp.modules():
         places.pass_buffers()
-    if library.guest.asks_updated() and ddp.modules() and not _is_averaged:
+    if library.guest.asks_updated() and ddp.modules() and not averaged.is_used():
         for wrapped in ddp.modules():
             wrapped.buffers.look()
         library.guest.updated(*_table_of(optimizer).fill())
@@ -163,29 +178,11 @@ def _end(optimizer, _args, _kwargs):
         _end_step()
 
 
-def _watch_averagers(_module):
-    """Between two averages of post-local SGD replicas differ on purpose: models are not shown then. What averages is
-    imported before the module is wrapped, and made behind it."""
-    averagers = sys.modules.get("torch.distributed.algorithms.model_averaging.averagers")
-    if averagers is None or hasattr(averagers.ModelAverager, "ddprove_init"):
-        return
-    init = averagers.ModelAverager.__init__
-
-    @functools.wraps(init)
-    def construct(self, *args, **kwargs):
-        global _is_averaged
-        _is_averaged = True
-        init(self, *args, **kwargs)
-
-    averagers.ModelAverager.ddprove_init = init
-    averagers.ModelAverager.__init__ = construct
-
-
 def install():
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     register_optimizer_step_pre_hook(_begin)
     register_optimizer_step_post_hook(_end)
-    ddp.on_shadow_step(_end_step)
-    ddp.on_wrap(_watch_averagers)
+    ddp.on_shadow_step(_end_shadow_step)
+    ddp.on_wrap(lambda _module: averaged.look())
     ddp.on_wrap(lambda _module: library.guest.step(_steps) if _steps == 0 else None)

@@ -19,10 +19,11 @@ def load():
     folder = os.environ.get(FOLDER)
     if not folder or "RANK" not in os.environ:
         return  # nobody asks, or this is the launcher
-    from . import keep, usage
+    from . import compiled, keep, usage
     facts = usage.Usage(folder)
     keeper = keep.Keeper(folder, steps_of(os.environ.get(STEPS, "")), facts)
     facts.keeper = keeper
+    compiled.install()
     keep.install(keeper)
     usage.install(facts)
     # At the process's own end, and at that of a child of `multiprocessing`, which runs no exit handlers.

@@ -70,7 +70,7 @@ class Writer:
         """None stays None."""
         if tensor is None:
             return None
-        flat = tensor.detach().cpu().resolve_conj().resolve_neg()
+        flat = store.dense(tensor.detach()).cpu().resolve_conj().resolve_neg()
         if not flat.is_contiguous():
             flat = flat.clone()  # in one run of memory; in the same order, which a replay's arithmetic may depend on
         place = -(-self.end // ALIGN) * ALIGN
@@ -83,6 +83,7 @@ class Writer:
         """Whether both are None, or the tensor has the bits that were kept."""
         if tensor is None or kept is None:
             return tensor is kept
+        tensor = store.dense(tensor)
         if tensor.dtype != kept.dtype or tuple(tensor.shape) != kept.shape:
             return False
         flat = store.whole(tensor)

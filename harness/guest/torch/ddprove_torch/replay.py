@@ -89,6 +89,7 @@ class Player:
             if name not in record["before"] or p.shape != record["before"][name].shape:
                 raise NotPlayed(f"{name} was another parameter in that step")
             p.grad = None
+            p.requires_grad_(name not in record["frozen"])
             p.data.copy_(record["before"][name])
         own = context.take_generators()
         try:
@@ -182,6 +183,8 @@ class Player:
             for p, name in zip(group["params"], names, strict=True):
                 if name is None:
                     raise NotPlayed("it holds parameters of no wrapped model as well")
+                if name in record["sparse"]:
+                    raise NotPlayed(f"the gradient of {name} is sparse")
                 held[name] = p
                 p.data.copy_(record["before"][name])
                 p.grad = used[name]

@@ -5,7 +5,7 @@ import hashlib
 
 import torch
 
-from . import loss, reduction, store
+from . import alike, loss, reduction, store
 from .compare import camps, deviating, distances, factor_of
 from .replay import NotPlayed
 
@@ -41,8 +41,13 @@ class Step:
             self.update(rank, record)
 
     def judge_together(self):
-        self.structure()
+        alike.structure(self)
+        is_same_update = alike.updates(self)
+        if is_same_update:
+            alike.options(self)
         self.replicas()
+        if not is_same_update:
+            return  # what these steps consist of cannot be compared
         self.buffers()
         self.randomness()
         self.reduction()
@@ -51,6 +56,9 @@ class Step:
     # --- replicas
 
     def replicas(self):
+        if any(record["averaged"] for record in self.records.values()):
+            self.pass_over("replicas", list(self.records), "models are averaged now and then, and differ in between")
+            return
         for ranks, other in deviating(camps({rank: record["before"] for rank, record in self.records.items()}, self.names)):
             mine, theirs = self.records[ranks[0]]["before"], self.records[other]["before"]
             wrong = [name for name in self.names if not store.same_bits(mine.get(name), theirs.get(name))]
@@ -62,27 +70,6 @@ class Step:
             if changed:
                 self.report.note(self.step, [rank], f"changed outside of the optimizer: {', '.join(changed)}")
         self.report.count("replicas")
-
-    def structure(self):
-        replaced = sorted({name for record in self.records.values() for name in record["replaced"]})
-        if replaced:
-            self.find("replicas", "VALUE.LOST", sorted(self.records), replaced,
-                      "the module holds another parameter than the one that DDP was given when it was wrapped (weights "
-                      "that were shared and are not any more?): DDP does not reduce its gradient")
-        self.options()
-
-    def options(self):
-        """What the optimizers were told, rank by rank."""
-        alike = {}
-        told = {rank: store.decode(store.part_of(record["state_before"], "param_groups"))
-                for rank, record in self.records.items() if record.get("state_before")}
-        for rank, groups in told.items():
-            alike.setdefault(repr(groups), []).append(rank)
-        for ranks, other in deviating(list(alike.values())):
-            differing = sorted({key for a, b in zip(told[ranks[0]], told[other])
-                                for key in a if a[key] != b.get(key)})
-            self.find("update", "VALUE.DIVERGED", ranks, [],
-                      f"the optimizer is told another {', '.join(differing)} than on other ranks")
 
     def forwards(self, rank):
         return [event for event in self.records[rank]["events"] if event["kind"] == "forward"]
@@ -126,7 +113,7 @@ class Step:
         if len(attributes) != len(self.forwards(rank)):
             attributes = None
         past = sorted({name for event in self.backwards(rank) for name in event["past"]})
-        if past and not self.forwards(rank):
+        if past and not self.forwards(rank) and not any(event["late"] for event in self.backwards(rank)):
             return  # no pass of the wrapped module: the reduction's business
         try:
             played = self.player.passes(record, attributes)
@@ -262,6 +249,10 @@ class Step:
             return
         if not self.synchronised(ranks):
             return
+        alike.cleared(self, ranks)
+        sparse = self.sparse()
+        if sparse:
+            self.pass_over("reduction", ranks, f"the gradient of {', '.join(sparse)} is sparse")
         grads = [{} for _ in ranks]
         scale_by = 1.0 / self.divisor(ranks)
         checked = {}
@@ -282,7 +273,8 @@ class Step:
         lacking = [rank for rank, event in zip(ranks, last, strict=True) if not event["sync"]]
         if "updated" not in self.records[ranks[0]]:
             return False  # the run ended between two micro-batches
-        if any(not self.forwards(rank) for rank in lacking):
+        if any(not self.forwards(rank) and not event["late"] for rank, event in zip(ranks, last, strict=True)
+               if rank in lacking):
             self.find("reduction", "VALUE.LOST", lacking, sorted(last[0]["past"]),
                       "no pass went through the wrapped module (its `.module` was called?): DDP reduces nothing, each "
                       "rank uses its own gradient")
@@ -291,6 +283,9 @@ class Step:
                       "the last micro-batch was under no_sync too: the optimizer uses gradients that were never "
                       "reduced")
         return False
+
+    def sparse(self):
+        return sorted({name for record in self.records.values() for name in record["sparse"]})
 
     def clip_before(self, ranks, number):
         """Gradients that the script clips while they are not reduced."""
@@ -312,12 +307,13 @@ class Step:
         """Make of each rank's gradients the reduced ones. Returns {name: each rank's part}."""
         calls = {call["model"] for i, call in enumerate(self.forwards(ranks[0]))
                  if i in self.backwards(ranks[0])[number]["calls"]}
+        calls |= {model for model, _ in self.backwards(ranks[0])[number]["late"]}
         values, buckets = {}, self.records[ranks[0]].get("buckets") or []
         for model in sorted(calls):
             facts = self.models[model]
-            names = [name for name in self.names if name not in facts["ignored"]
+            names = [name for name in self.names if name not in facts["ignored"] and name not in self.sparse()
                      and name not in self.records[ranks[0]]["replaced"]
-                     and name.startswith(facts["prefix"]) and any(grad.get(name) is not None for grad in grads)]
+                     and self.is_of(name, model) and any(grad.get(name) is not None for grad in grads)]
             if facts["find_unused"] or facts["static_graph"]:
                 names = [name for name in names
                          if any(name in self.backwards(rank)[number]["local"] for rank in ranks)]
@@ -338,6 +334,12 @@ class Step:
                             grad[name] = out[name]
         return values
 
+    def is_of(self, name, model):
+        """Whether a parameter is the model's: the first one's names have no prefix."""
+        prefix = self.models[model]["prefix"]
+        return name.startswith(prefix) if prefix else not any(
+            facts["prefix"] and name.startswith(facts["prefix"]) for facts in self.models)
+
     def in_place(self, ranks, full):
         absent = iter(full[len(ranks):])
         present = dict(zip(ranks, full))
@@ -346,7 +348,7 @@ class Step:
     def compare_reduced(self, rank, expected, checked):
         arrived = self.records[rank]["arrived"]
         wrong = [name for name in self.names if not store.same_bits(arrived.get(name), expected.get(name))
-                 and name not in self.records[rank]["replaced"]]
+                 and name not in self.records[rank]["replaced"] and name not in self.sparse()]
         real = []
         for name in wrong:
             values = checked.get(name)
@@ -445,9 +447,9 @@ class Step:
             return 1.0
         names = [name for name in self.names if grads[name] is not None and used[name] is not None]
         factor = factor_of([used[name] for name in names], [grads[name] for name in names])
-        alike = all(store.same_bits(used[name], self.used(other)[name]) for other in self.records
-                    for name in self.names)
-        if not alike:
+        is_alike = all(store.same_bits(used[name], self.used(other)[name]) for other in self.records
+                       for name in self.names)
+        if not is_alike:
             self.find("gradient", "VALUE.CORRUPTED", [rank], sorted(record["used"]),
                       "the script changes gradients between reduction and update, and not alike on all ranks",
                       distances({name: (used[name], grads[name]) for name in names}))

@@ -93,6 +93,11 @@ def tensors_of(value):
             yield from tensors_of(getattr(value, name))
 
 
+def dense(tensor):
+    """The tensor itself, or what a sparse one stands for."""
+    return tensor if tensor.layout == torch.strided else tensor.to_dense()
+
+
 def whole(tensor):
     """The tensor as one run of memory of the host, in the order of its elements."""
     return tensor.detach().cpu().contiguous().resolve_conj().resolve_neg()
