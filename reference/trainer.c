@@ -327,6 +327,9 @@ ddp_status ref_trainer_global_step(struct ref_trainer *trainer, uint32_t step, f
     double loss_sum = 0.0;
 
     *out_loss = 0.0F;
+    if (ref_model_rounded(trainer->model) != NULL) {
+        return DDP_E_UNSUPPORTED; /* nobody rounds the weights that it steps */
+    }
     if (total_rows == 0) {
         return DDP_E_STATE;
     }

@@ -64,7 +64,7 @@ DDP_MUST_USE ddp_status ref_trainer_loss_of(struct ref_trainer *trainer, uint32_
                                             const struct ref_samples *given, float *out_loss);
 /* One step on the global batch: the rows of all ranks' micro-batches as one mean (weighted by
  * rows), accumulated rank by rank in fp32, then one optimizer step. *out_loss: that mean. Errors:
- * E_STATE once no rank has data left. */
+ * E_STATE once no rank has data left, E_UNSUPPORTED if passes are of 16 bits. */
 DDP_MUST_USE ddp_status ref_trainer_global_step(struct ref_trainer *trainer, uint32_t step,
                                                 float *out_loss);
 

@@ -223,6 +223,10 @@ ddp_status harness_cell_export(const struct harness_plan *plan, const char *dir,
         return ddp_err_set(err, DDP_E_INVALID,
                            "%s is somebody else's program: there is nothing to export", plan->id);
     }
+    if (plan->job.mixed_precision.is_set) {
+        return ddp_err_set(err, DDP_E_INVALID,
+                           "what one device trains is exported in f32: leave mixed_precision out");
+    }
     ddp_env_init_process(&ex.env, &ex.idle, 0, 1);
     DDP_TRY(ddp_files_make_dirs(dir, err));
     DDP_TRY(ddp_blas_open(NULL, err));

@@ -53,11 +53,12 @@ static ddp_status check(const struct harness_plan *plan, struct ddp_err *err)
     }
     if (optimizer->clip_norm > 0 || optimizer->loss_scale > 0 || optimizer->warmup_steps > 0 ||
         optimizer->lr_scaling != HARNESS_LR_SCALING_NONE ||
-        optimizer->lr_decay != HARNESS_LR_DECAY_NONE || plan->job.join.is_set) {
+        optimizer->lr_decay != HARNESS_LR_DECAY_NONE || plan->job.join.is_set ||
+        plan->job.mixed_precision.is_set) {
         return ddp_err_set(
             err, DDP_E_UNSUPPORTED,
-            "only ddp trains with clip_norm, loss_scale, warmup_steps, lr_scaling, lr_decay or "
-            "join; leave them out to compare");
+            "only ddp trains with clip_norm, loss_scale, warmup_steps, lr_scaling, lr_decay, join "
+            "or mixed_precision; leave them out to compare");
     }
     return DDP_OK;
 }

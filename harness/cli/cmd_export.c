@@ -25,5 +25,8 @@ int cli_export(const struct cli_options *options)
         (void)printf("%s: %s\n", scenario.plans[0].id, options->out_dir);
     }
     harness_scenario_fini(&scenario);
+    if (status == DDP_E_INVALID) { /* the scenario cannot be exported */
+        return CLI_EXIT_USAGE;
+    }
     return status == DDP_OK ? 0 : harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
 }

@@ -220,6 +220,8 @@ refused 'is ddp, dp or single' train "$mlp" --parallel pipeline
 refused 'draws what --scaling measures' train "$mlp" --svg picture.svg
 refused 'not a number from 1 to' train "$mlp" --scaling 1,two
 refused 'only ddp trains with' train "$mlp" --parallel dp --set job.optimizer.clip_norm=1
+refused 'or mixed_precision; leave them out' train "$mlp" --parallel single --set job.mixed_precision.params=bf16
+refused 'leave mixed_precision out' export "$mlp" --set job.mixed_precision.params=bf16 --out exported
 refused 'only train takes it' run "$one" --fast
 says '"gpus"' list resources
 says 'HANG.NOT_JOINED' explain pinned/hang.before_bucket/sim

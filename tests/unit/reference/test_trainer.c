@@ -356,6 +356,21 @@ CT_TEST(trainer, refuses_what_does_not_fit)
 }
 
 /* A failed allocation anywhere in creation is E_NOMEM and leaks nothing. */
+/* The trainer steps weights that nobody rounds for its passes. */
+CT_TEST(trainer, does_not_step_what_is_rounded)
+{
+    struct ref_job job = exact_job();
+    struct fixture f;
+    float loss;
+
+    job.model = (struct ref_model_config){.name = "mlp", .precision = DDP_DTYPE_BF16, .seed = 2};
+    job.data.name = "digits";
+    if (fixture_open(&f, &job)) {
+        CT_CHECK_STATUS(ref_trainer_global_step(f.trainer, 0, &loss), DDP_E_UNSUPPORTED);
+        fixture_close(&f);
+    }
+}
+
 CT_TEST(trainer, creation_survives_exhaustion)
 {
     struct ref_job job = exact_job();
