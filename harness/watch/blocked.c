@@ -101,19 +101,18 @@ static bool is_left_open(const struct harness_watch *watch, uint32_t rank,
 static bool has_not_come(const struct harness_watch *watch, const struct harness_watch_wait *wait,
                          uint32_t other)
 {
-    const struct harness_watch_rank *self = &watch->ranks[other];
     const enum harness_watch_reach reach =
         harness_watch_reach_of(watch, other, wait->group, wait->seq);
 
     if (wait->lane == 0) {
         return reach < HARNESS_WATCH_LAUNCHED;
     }
-    return reach < HARNESS_WATCH_BEGUN ||
-           (reach == HARNESS_WATCH_BEGUN &&
-            harness_watch_next_before(watch, other, wait, 0) < self->wait_count) ||
-           (reach == HARNESS_WATCH_BEGUN && is_left_open(watch, other, wait) &&
-            harness_watch_is_gone(watch, other) &&
-            watch->now_ns - self->since_ns >= HARNESS_WATCH_STOP_HOLD_NS);
+    if (reach != HARNESS_WATCH_BEGUN) {
+        return reach < HARNESS_WATCH_BEGUN;
+    }
+    return harness_watch_next_before(watch, other, wait, 0) < watch->ranks[other].wait_count ||
+           (is_left_open(watch, other, wait) && harness_watch_is_gone(watch, other) &&
+            watch->now_ns - watch->ranks[other].since_ns >= HARNESS_WATCH_STOP_HOLD_NS);
 }
 
 uint64_t harness_watch_count_known(const struct harness_watch *watch,

@@ -175,6 +175,7 @@ static uint32_t count_saying_so(const struct harness_watch *watch, const struct 
                                 const struct harness_rank_set *stuck, uint32_t rank,
                                 struct harness_watch_wait *out)
 {
+    const uint32_t other = rank; /* of the two in a wait */
     uint32_t most = 0;
 
     for (uint32_t i = 0; i < harness_rank_set_count(stuck); i++) {
@@ -185,7 +186,7 @@ static uint32_t count_saying_so(const struct harness_watch *watch, const struct 
             uint32_t count = 0;
 
             if (guest_wait_is_of_ranks(watch->ranks[waiter].waits[w].seq) ||
-                !harness_watch_needs_in(watch, waiter, rank, watch->ranks[waiter].waits[w].group,
+                !harness_watch_needs_in(watch, waiter, other, watch->ranks[waiter].waits[w].group,
                                         &due)) {
                 continue;
             }
