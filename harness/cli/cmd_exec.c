@@ -249,6 +249,8 @@ static int conclude(const struct cli_options *options, const struct harness_exec
                               "guest library, or an adapter that does; nothing was judged "
                               "(PyTorch's is found by PYTHONPATH, which whatever starts the ranks "
                               "must hand on)\n");
+        /* A job that nobody saw is no job that was found healthy. */
+        code = code == 0 ? harness_outcome_exit_code(HARNESS_OUTCOME_INCONCLUSIVE) : code;
     } else if (result->lost_comms > 0) {
         (void)fprintf(stderr,
                       "ddprove: %llu communicators could not be shown (too many, or one process "

@@ -126,7 +126,7 @@ fi
 
 refused 'did you mean "ring"' coll bench rin
 refused 'must be 4 <= b <= e' coll bench ring -b 8K -e 4K
-refused '"4Q" is not a number' coll bench ring -b 4Q
+refused '"4Q" is no size: bytes, as 512, 32K, 4M or 1G' coll bench ring -b 4Q
 refused 'can be measured' coll bench ring --ranks 65
 # Without a home there is nothing that was learned.
 # shellcheck disable=SC2086
