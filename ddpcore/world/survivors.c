@@ -177,8 +177,9 @@ static ddp_status agree(const struct place *place, struct gathering *gathering, 
                         uint64_t *out_values, uint32_t *out_count)
 {
     const struct ddp_lost_group *loss = place->loss;
-    const uint64_t deadline_ns =
-        ddp_clock_deadline_ns(place->env->clock, loss->settle_ns + place->timeout_ns);
+    /* 0: a call may take for ever, and what is left of the wait is no time-out of its own. */
+    const uint64_t deadline_ns = ddp_clock_deadline_ns(
+        place->env->clock, place->timeout_ns == 0 ? 0 : loss->settle_ns + place->timeout_ns);
     struct addition own = {.store = place->store, .amount = 1 + (int64_t)loss->value};
     char members_key[KEY_BYTES];
 

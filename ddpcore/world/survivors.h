@@ -21,14 +21,14 @@ struct ddp_lost_group {
                          * completed; below 2^62 */
 };
 
-/* env->rank agrees with the others through store, each call of which may take timeout_ns. First it
- * ends the lost group for those that have not noticed yet, so that they come, too. Returns
- * once each rank has come or is known to be dead; those that did neither until settle_ns after the
- * first one came are left out, too. out_ranks, out_values (may be NULL): [loss->rank_count], the
- * ranks rising, and the value of each. err says what is wrong. Errors: E_STATE (the group has not
- * failed), E_INVALID, E_CORRUPT (what is in the store is of another loss), E_MEMBER (the others
- * have left this rank out: it came too late), E_TIMEOUT (whoever decides died meanwhile), those of
- * the store: if rank 0 hosts it, a job cannot lose rank 0.
+/* env->rank agrees with the others through store, each call of which may take timeout_ns (0: for
+ * ever). First it ends the lost group for those that have not noticed yet, so that they come, too.
+ * Returns once each rank has come or is known to be dead; those that did neither until settle_ns
+ * after the first one came are left out, too. out_ranks, out_values (may be NULL):
+ * [loss->rank_count], the ranks rising, and the value of each. err says what is wrong. Errors:
+ * E_STATE (the group has not failed), E_INVALID, E_CORRUPT (what is in the store is of another
+ * loss), E_MEMBER (the others have left this rank out: it came too late), E_TIMEOUT (whoever
+ * decides died meanwhile), those of the store: if rank 0 hosts it, a job cannot lose rank 0.
  */
 DDP_MUST_USE ddp_status ddp_survivors_agree(struct ddp_env *env, struct ddp_store *store,
                                             uint64_t timeout_ns, const struct ddp_lost_group *loss,

@@ -181,6 +181,7 @@ void harness_describing_run(struct harness_describing *view, size_t param, const
     input.expected = view->expected + first;
     input.got = view->got + first;
     input.before = view->before == NULL ? NULL : view->before + first;
+    input.is_before_likely = view->is_before_likely;
     input.raw = view->raw == NULL ? NULL : view->raw + first;
     harness_residual_classify(&input, residual);
     view->out->verdict = residual->verdict;

@@ -66,7 +66,7 @@ ddp_status harness_describe_average(struct harness_emulation *e, const struct ha
                                     uint32_t rank, size_t param, const void *got,
                                     struct harness_description *out)
 {
-    struct harness_describing view = {.e = e, .scale = 1.0f, .out = out};
+    struct harness_describing view = {.e = e, .is_before_likely = true, .scale = 1.0f, .out = out};
     struct harness_tensor expected = harness_layout_at(&e->params, camp->average, 0, param);
     struct harness_tensor local = harness_layout_at(&e->grads, e->now.grad, rank, param);
     ddp_status status = open_param(&view, &expected, got);

@@ -18,6 +18,7 @@ struct harness_describing {
     size_t elem_count;
     float *expected, *got;
     float *before, *raw; /* NULL: unknown */
+    bool is_before_likely;
     float scale;
     enum ddp_dtype dtype;
     struct harness_description *out;

@@ -277,6 +277,8 @@ static void skip_result(struct answers *answers)
             has_sure_gradient(answers,
                               &answers->job->program.first.items[answers->fault->at.bucket])) {
             add_at(answers, HARNESS_VERDICT_VALUE_LOST, answers->step, answers->fault->at.bucket);
+            /* Or others wait for ever, where no later message of the rank is taken for it. */
+            add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
         }
         break;
     case DDP_FAULT_POINT_BUCKET_UNFLATTEN: /* what was there before, or the rank's own */

@@ -76,9 +76,12 @@ void grammar_OPTIMIZER_weight_decay(struct harness_draw *draw)
 void grammar_TOP_restore(struct harness_draw *draw)
 {
     const struct harness_job *job = &draw->plan->job;
-    /* What its hook keeps is each rank's own, and rank 0's checkpoint has rank 0's alone. */
-    const bool is_own = job->hook == HARNESS_HOOK_LOCAL_SGD ||
-                        (job->hook == HARNESS_HOOK_POWERSGD && job->powersgd_error_feedback);
+    /* What its hook keeps is each rank's own, and rank 0's checkpoint has rank 0's alone; or of
+     * buckets that a run does not begin with (hook/powersgd_errors_rebuilt). */
+    const bool is_own =
+        job->hook == HARNESS_HOOK_LOCAL_SGD ||
+        (job->hook == HARNESS_HOOK_POWERSGD &&
+         (job->powersgd_error_feedback || job->bucket_order == HARNESS_BUCKET_ORDER_PYTORCH));
 
     /* A run from the last step's checkpoint would have nothing to show. */
     draw->plan->restore.is_set = draw->is_healthy && !is_own && job->checkpoint_every > 0 &&

@@ -211,6 +211,11 @@ bool harness_grammar_is_answered(const struct harness_grammar_job *job,
     if (is_local && harness_grammar_place(job, fault->point) == HARNESS_GRAMMAR_AT_BUCKET) {
         return false;
     }
+    /* A step that is left out, since the loss's scale overflowed, updates nothing. */
+    if (job->job->optimizer.loss_scale > 0 && (fault->point == DDP_FAULT_POINT_PARAM_UPDATED ||
+                                               fault->point == DDP_FAULT_POINT_OPTIMIZER_STATE)) {
+        return false;
+    }
     switch (fault->action.kind) {
     case HARNESS_ACTION_NONE:
     case HARNESS_ACTION_DELAY:

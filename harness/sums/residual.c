@@ -238,6 +238,11 @@ static bool find_flip(const struct harness_residual_input *in, struct harness_re
     return false;
 }
 
+static bool is_before(const struct harness_residual_input *in)
+{
+    return in->before != NULL && memcmp(in->before, in->got, in->count * sizeof(float)) == 0;
+}
+
 void harness_residual_classify(const struct harness_residual_input *in,
                                struct harness_residual *out)
 {
@@ -251,12 +256,13 @@ void harness_residual_classify(const struct harness_residual_input *in,
     if (find_nonfinite(in, out)) {
         out->verdict = HARNESS_VERDICT_VALUE_NONFINITE;
     } else if (in->count > 1 && count_nonzero(in->got, in->count) == 0) {
-        out->verdict = HARNESS_VERDICT_VALUE_LOST;
+        out->verdict = in->is_before_likely && is_before(in) ? HARNESS_VERDICT_VALUE_STALE
+                                                             : HARNESS_VERDICT_VALUE_LOST;
     } else if (find_factor(in, out)) {
         bool is_double = !(out->factor < 2.0) && !(out->factor > 2.0);
 
         out->verdict = is_double ? HARNESS_VERDICT_VALUE_DUPLICATED : HARNESS_VERDICT_VALUE_SCALED;
-    } else if (in->before != NULL && memcmp(in->before, in->got, in->count * sizeof(float)) == 0) {
+    } else if (is_before(in)) {
         out->verdict = HARNESS_VERDICT_VALUE_STALE;
     } else if (out->differ_count > 1 && find_shift(in, out)) { /* one element did not move */
         out->verdict = HARNESS_VERDICT_VALUE_SHIFTED;

@@ -19,7 +19,9 @@ struct harness_residual_input {
     const float *raw;            /* expected = raw * scale, or NULL: where a fault may have been */
     float scale;
     size_t count;
-    enum ddp_dtype dtype; /* in which the values were computed and rounded; held as fp32 here */
+    enum ddp_dtype dtype;  /* in which the values were computed and rounded; held as fp32 here */
+    bool is_before_likely; /* where all is zero and was zero before: that it stayed, not that it is
+                              lost */
 };
 
 struct harness_residual {

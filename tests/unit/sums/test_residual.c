@@ -21,8 +21,13 @@ static void fill(struct fixture *f)
         f->expected[i] = f->raw[i] * (1.0f / 3.0f);
         f->got[i] = f->expected[i];
     }
-    f->input = (struct harness_residual_input){f->expected, f->got, f->before,    f->raw,
-                                               1.0f / 3.0f, COUNT,  DDP_DTYPE_F32};
+    f->input = (struct harness_residual_input){.expected = f->expected,
+                                               .got = f->got,
+                                               .before = f->before,
+                                               .raw = f->raw,
+                                               .scale = 1.0f / 3.0f,
+                                               .count = COUNT,
+                                               .dtype = DDP_DTYPE_F32};
 }
 
 static const char *classify(struct fixture *f)
@@ -185,6 +190,21 @@ CT_TEST(oracle_residual, values_of_the_step_before_are_stale)
     fill(&f);
     memcpy(f.got, f.before, sizeof(f.got));
     CT_CHECK_STR(classify(&f), "VALUE.STALE");
+}
+
+/* Zeros that were there before are stale where that is likelier than that they were lost. */
+CT_TEST(oracle_residual, zeros_that_stayed_are_stale_where_that_is_likelier)
+{
+    struct fixture f;
+
+    fill(&f);
+    memset(f.before, 0, sizeof(f.before));
+    memset(f.got, 0, sizeof(f.got));
+    CT_CHECK_STR(classify(&f), "VALUE.LOST");
+    f.input.is_before_likely = true;
+    CT_CHECK_STR(classify(&f), "VALUE.STALE");
+    f.before[0] = 1.0F;
+    CT_CHECK_STR(classify(&f), "VALUE.LOST");
 }
 
 /* One NaN is found at its place, whatever else differs. */
