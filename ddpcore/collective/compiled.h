@@ -28,7 +28,7 @@ struct ddp_compiled_state {
     uint64_t ticket;  /* of a send that was posted */
     uint32_t missing; /* steps it still waits for: dependencies, and the one before it in its
                        * stream */
-    bool is_posted;
+    bool is_posted;   /* of a message: sent, or taken */
 };
 
 struct ddp_compiled {

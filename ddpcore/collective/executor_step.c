@@ -35,13 +35,28 @@ static ddp_status run_send(struct ddp_executor *executor, struct ddp_compiled *c
     return transport->ops->send_poll(transport, step->peer, state->ticket);
 }
 
+/* Messages of this run that came from a peer before. */
+static uint64_t taken_before(const struct ddp_compiled *compiled, uint32_t peer)
+{
+    uint64_t count = 0;
+
+    for (uint32_t i = 0; i < compiled->step_count; i++) {
+        const struct ddp_compiled_step *step = &compiled->steps[i];
+
+        count += (step->kind == DDP_STEP_RECV || step->kind == DDP_STEP_RECV_REDUCE) &&
+                 step->peer == peer && compiled->state[i].is_posted;
+    }
+    return count;
+}
+
 /* Whatever the semantics: no program asks for it. */
 ddp_status ddp_executor_astray(struct ddp_executor *executor, uint32_t peer,
                                const struct ddp_message *message)
 {
     ddp_recorder_event(executor->queue.base.env->recorder, DDP_EVENT_MESSAGE_ASTRAY,
                        executor->queue.head->seq, executor->queue.member_rank[peer],
-                       message->number, executor->counts[peer].taken, 0);
+                       message->number, executor->counts[peer].taken,
+                       taken_before(executor->queue.head->engine, peer));
     ddp_queue_announce(&executor->queue, DDP_E_MESSAGE, executor->queue.head->seq);
     return DDP_E_MESSAGE;
 }
@@ -90,6 +105,7 @@ static ddp_status run_recv(struct ddp_executor *executor, struct ddp_compiled *c
     }
     transport->ops->recv_ack(transport, step->peer);
     executor->counts[step->peer].taken++;
+    compiled->state[index].is_posted = true;
     ddp_compiled_release_stream(compiled, index);
     ddp_recorder_message(executor->queue.base.env->recorder);
     return DDP_OK;

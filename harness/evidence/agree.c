@@ -155,38 +155,77 @@ static void check_revocation(const struct harness_emulation *e, uint32_t rank,
     }
 }
 
+/* Its schedule of an operation that it posted; NULL: it left none. */
+static const struct harness_schedule *schedule_of(const struct harness_emulation *e, uint32_t rank,
+                                                  const struct harness_trace_event *post)
+{
+    const uint64_t *arg = post->entry.arg;
+    const struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
+    const struct harness_members members = harness_emulation_members(e, rank, arg[0]);
+    const struct harness_schedule_set *set = harness_schedules_find(
+        &e->schedules, members.size, op.kind, NULL, arg[2], op.dtype, op.root);
+
+    return set != NULL && members.member < set->size ? set->member[members.member] : NULL;
+}
+
+/* How many messages of a rank it takes in an operation. */
+static uint64_t taken_from(const struct harness_emulation *e, uint32_t rank, uint64_t seq,
+                           const struct harness_schedule *schedule, uint64_t from)
+{
+    const struct harness_members members = harness_emulation_members(e, rank, seq);
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        const struct harness_schedule_step *step = &schedule->steps[i];
+
+        count += (step->kind == HARNESS_STEP_RECV || step->kind == HARNESS_STEP_RECV_REDUCE) &&
+                 harness_members_rank(&members, step->peer) == from;
+    }
+    return count;
+}
+
+/* Whether the message that was due can be that one: messages have numbers from 0, and as many came
+ * before as the schedules of all that the rank completed in the group have, and some of this one.
+ * True where that is not known: what was left out has no messages, and survivors count anew. */
+static bool is_due_so(const struct harness_emulation *e, uint32_t rank, const uint64_t *astray)
+{
+    const struct harness_trace_event *now =
+        harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, astray[0]);
+    const struct harness_schedule *schedule = now != NULL ? schedule_of(e, rank, now) : NULL;
+    uint64_t due = astray[4];
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &count);
+
+    if (schedule == NULL || e->input->plan->job.is_continued ||
+        e->input->plan->job.collective.engine != HARNESS_ENGINE_SCHEDULE) {
+        return true;
+    }
+    if (due > 0 && due >= taken_from(e, rank, astray[0], schedule, astray[1])) {
+        return false; /* all of them had come */
+    }
+    for (size_t i = 0; i < count && list[i] != now; i++) {
+        schedule = schedule_of(e, rank, list[i]);
+        if (schedule == NULL || harness_evidence_is_disturbed(e, rank, list[i]->entry.step)) {
+            return true;
+        }
+        due += list[i]->entry.arg[3] == now->entry.arg[3]
+                   ? taken_from(e, rank, list[i]->entry.arg[0], schedule, astray[1])
+                   : 0;
+    }
+    return due == astray[3];
+}
+
 /* By its schedule of that collective the rank takes messages of the other one; true where it left
  * none. */
 static bool takes_from(const struct harness_emulation *e, uint32_t rank, uint64_t seq,
                        uint64_t from)
 {
-    const struct harness_members members = harness_emulation_members(e, rank, seq);
-    const struct harness_schedule_set *set = NULL;
-    size_t count = 0;
-    const struct harness_trace_event *const *posts =
-        harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &count);
-    bool is_taking = false;
+    const struct harness_trace_event *post =
+        harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, seq);
+    const struct harness_schedule *schedule = post != NULL ? schedule_of(e, rank, post) : NULL;
 
-    for (size_t i = 0; i < count; i++) {
-        const uint64_t *arg = posts[i]->entry.arg;
-        const struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
-
-        if (arg[0] == seq) {
-            set = harness_schedules_find(&e->schedules, members.size, op.kind, NULL, arg[2],
-                                         op.dtype, op.root);
-        }
-    }
-    if (set == NULL || members.member >= set->size || set->member[members.member] == NULL) {
-        return true;
-    }
-    for (size_t i = 0; i < set->member[members.member]->step_count; i++) {
-        const struct harness_schedule_step *step = &set->member[members.member]->steps[i];
-
-        is_taking = is_taking ||
-                    ((step->kind == HARNESS_STEP_RECV || step->kind == HARNESS_STEP_RECV_REDUCE) &&
-                     harness_members_rank(&members, step->peer) == from);
-    }
-    return is_taking;
+    return schedule == NULL || taken_from(e, rank, seq, schedule, from) > 0;
 }
 
 /* Who revokes the group for a message that was lost says which one: its event is of that
@@ -203,9 +242,9 @@ static void check_astray(const struct harness_emulation *e, uint32_t rank, struc
         seen != NULL && seen->arg[0] == rank && harness_index_status(seen->arg[1]) == DDP_E_MESSAGE;
     const uint64_t *arg = astray != NULL ? astray->arg : NULL;
 
-    if (is_own &&
-        (astray_count != 1 || arg == NULL || arg[0] != seen->arg[3] || arg[1] >= e->world ||
-         arg[1] == rank || arg[2] == arg[3] || !takes_from(e, rank, arg[0], arg[1]))) {
+    if (is_own && (astray_count != 1 || arg == NULL || arg[0] != seen->arg[3] ||
+                   arg[1] >= e->world || arg[1] == rank || arg[2] == arg[3] ||
+                   !takes_from(e, rank, arg[0], arg[1]) || !is_due_so(e, rank, arg))) {
         harness_gap_set(out,
                         "rank %u ended by a message that did not come in turn, and does not "
                         "say which",
@@ -293,16 +332,12 @@ static void check_messages(const struct harness_emulation *e, uint32_t rank,
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        const struct ddp_event_op op = ddp_event_op_unpack(list[i]->entry.arg[1]);
-        const struct harness_members members =
-            harness_emulation_members(e, rank, list[i]->entry.arg[0]);
-        const struct harness_schedule_set *set = harness_schedules_find(
-            &e->schedules, members.size, op.kind, NULL, list[i]->entry.arg[2], op.dtype, op.root);
+        const struct harness_schedule *schedule = schedule_of(e, rank, list[i]);
 
-        if (set == NULL || members.member >= set->size || set->member[members.member] == NULL) {
+        if (schedule == NULL) {
             return; /* rank.c says so */
         }
-        due += message_count(set->member[members.member]);
+        due += message_count(schedule);
     }
     if (end->entry.arg[2] != due) {
         harness_gap_set(out, "rank %u sent and received %llu messages, and its schedules have %llu",

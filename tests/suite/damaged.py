@@ -138,6 +138,10 @@ def damaged_schedules(text):
         for found in re.finditer(r"(\w+)=(?:\w+:)?(?:\d+\+)?(\d+)( |$)", lines[at]):
             now = lines[at][:found.start(2)] + str(int(found.group(2)) + 1) + lines[at][found.end(2):]
             yield f"{kind} {found.group(1)} altered", lines[:at] + [now] + lines[at + 1:]
+    starts = [at for at, line in enumerate(lines) if line.startswith("schedule ")] + [len(lines)]
+    for number, (begin, end) in enumerate(zip(starts, starts[1:]), 1):
+        yield f"schedule {number} less", lines[:begin] + lines[end:]
+    yield "first schedule last", lines[starts[1]:] + lines[:starts[1]]
     yield "cut short", lines[:len(lines) // 2]
     yield "empty", []
 
