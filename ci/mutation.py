@@ -526,7 +526,7 @@ def proved(program, folder):
 def on_damaged(program, records):
     """As run(), of damaged records. records: (folder, [(name, what)]), which the program itself has made."""
     out, made = records
-    different = damaged.difference_of(DAMAGED, program, out, made, CELL_SECONDS)
+    different = damaged.difference_of(DAMAGED, program, out, made, CELL_SECONDS * 3)
     return ("damaged", "WORDS", words_of(different)) if different else None
 
 
@@ -604,7 +604,7 @@ def judge(path, program, folder, scenarios, sanitize, standin, records, plugins)
         is_reached = True
         stages.append(("scenario", lambda: proved(program, folder)))
     if scenarios:
-        follow = "seen" if area == "harness/monitor" else "said"
+        follow = "seen" if area in ("harness/monitor", "harness/trace") else "said"
         stages += [("scenario", lambda part=part: run(program, folder, part + words, CELL_SECONDS * 3, follow))
                    for part in parts(scenarios)]
     if area in ON_DAMAGED:

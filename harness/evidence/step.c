@@ -131,25 +131,34 @@ static struct amount each_phase(const struct place *place, size_t subject)
     return (struct amount){least, SIZE_MAX};
 }
 
-/* What ranks gather for the checkpoint behind the step has all come, if they do. */
-static bool is_gathered(const struct place *place)
+/* How many collectives of that role the rank posted in the step and completed. */
+static size_t completed_count(const struct place *place, enum ddp_coll_role role)
 {
     const struct harness_emulation *e = place->e;
-    size_t missing = harness_program_is_hook_gathered(&e->input->plan->job, place->step + 1u)
-                         ? harness_program_buckets(e->input->program, (int32_t)place->step)->count
-                         : 0;
+    size_t completed = 0;
     size_t count = 0;
     const struct harness_trace_event *const *list =
         harness_index_in_step(&e->index, place->rank, DDP_EVENT_COLL_POST, place->step, &count);
 
-    for (size_t i = 0; i < count && missing > 0; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct harness_trace_event *done = harness_index_with_seq(
             &e->index, place->rank, DDP_EVENT_COLL_DONE, list[i]->entry.arg[0]);
 
-        missing -= ddp_event_op_unpack(list[i]->entry.arg[1]).role == DDP_ROLE_HOOK_STATE &&
-                   done != NULL && harness_index_status(done->entry.arg[3]) == DDP_OK;
+        completed += ddp_event_op_unpack(list[i]->entry.arg[1]).role == role && done != NULL &&
+                     harness_index_status(done->entry.arg[3]) == DDP_OK;
     }
-    return missing == 0;
+    return completed;
+}
+
+/* What ranks gather for the checkpoint behind the step has all come, if they do. */
+static bool is_gathered(const struct place *place)
+{
+    const struct harness_emulation *e = place->e;
+    const size_t due = harness_program_is_hook_gathered(&e->input->plan->job, place->step + 1u)
+                           ? harness_program_buckets(e->input->program, (int32_t)place->step)->count
+                           : 0;
+
+    return completed_count(place, DDP_ROLE_HOOK_STATE) >= due;
 }
 
 static struct amount each_save(const struct place *place, size_t subject)
@@ -168,6 +177,18 @@ static struct amount each_drift(const struct place *place, size_t subject)
 
     (void)subject;
     return (struct amount){is_due ? 1 : 0, is_due ? 1 : 0};
+}
+
+/* Of whoever has met the others in it. That rank 0 evaluated nothing for all is a finding. */
+static struct amount each_evaluation(const struct place *place, size_t subject)
+{
+    const struct harness_job *job = &place->e->input->plan->job;
+    const bool is_due = job->evaluate_every > 0 && (place->step + 1) % job->evaluate_every == 0;
+    const bool is_sharded = job->evaluation == HARNESS_EVALUATION_SHARDED;
+
+    (void)subject;
+    return (struct amount){is_due && completed_count(place, DDP_ROLE_EVALUATION) > 0 ? 1 : 0,
+                           is_due && (is_sharded || place->rank == 0) ? 1 : 0};
 }
 
 static const struct row {
@@ -189,6 +210,7 @@ static const struct row {
     {DDP_EVENT_PARAM_UPDATED, HARNESS_ORACLE_UPDATE, ABOUT_PARAM, 1, once},
     {DDP_EVENT_OPTIMIZER_STATE, HARNESS_ORACLE_UPDATE, ABOUT_SLOT, 1, once},
     {DDP_EVENT_DRIFT, HARNESS_ORACLE_DRIFT, ABOUT_NOTHING, -1, each_drift},
+    {DDP_EVENT_EVALUATED, HARNESS_ORACLE_LEDGER, ABOUT_NOTHING, -1, each_evaluation},
     {DDP_EVENT_BUFFER_SYNCED, HARNESS_ORACLE_REPLICAS, ABOUT_BUFFER, 1, each_buffer},
     {DDP_EVENT_CHECKPOINT_SAVED, HARNESS_ORACLE_CHECKPOINT, ABOUT_NOTHING, 1, each_save},
 };

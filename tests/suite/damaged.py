@@ -1,6 +1,7 @@
 """What ddprove says of damaged records is what tests/data/damaged.txt has. Some runs are recorded in the simulator; then, for
 every kind of line of a trace, lines are taken out, written twice, moved, altered in each of their arguments, or made
-unreadable. Each damage is judged as it would lie there if the recorder had written so: events are numbered anew and the
+unreadable; also of the trace of a run that went on from a checkpoint. Of further runs, of all kinds of jobs, it is the kinds of
+lines that no earlier run has, and each argument of all others. Each damage is judged as it would lie there if the recorder had written so: events are numbered anew and the
 seals are right, so that not they speak but who needs the evidence. The dumped schedules are damaged in the same way. suite.evidence asks that no such record passes; here it
 is compared who says what.
 
@@ -23,6 +24,14 @@ import said
 # (scenario, its first cell's settings)
 RUNS = [("equivalence/combined", []), ("unused/by_rank", []), ("uneven/join_checkpoint", []), ("value/lost", []),
         ("mismatch/count", []), ("mismatch/message", []), ("crash/sigkill_in_allreduce", ["job.ranks=3"])]
+# Whose lines are damaged in part.
+MORE = [(scenario, []) for scenario in (
+    "survive/killed", "groups/healthy", "trainer/drift_alarm", "unused/flag_off_one_rank", "equivalence/pytorch_buckets",
+    "mismatch/broadcast_not_sent", "mismatch/part_not_taken", "several/batch_then_flip", "hook/local_sgd", "hook/powersgd",
+    "hook/quantize_flipped", "mixed/beside", "scaler/skipped_beside_nan", "models/sync_batchnorm", "unused/static_graph",
+    "posts/in_place", "slow/two_ranks", "stop/two_ranks", "hang/two_ranks", "mismatch/extra_under_join", "groups/opposite")]
+MORE += [("trainer/evaluate", ["job.ranks=3"])]
+FAR = 4294967295  # a number that nothing has
 SCHEDULES = ("equivalence/combined", "value/lost")  # whose dumped schedules are damaged, too
 EVENT = re.compile(r" *\d+ r(\d+)#(\d+) +\d+\.\d+ +\S+ +(\S+)(.*)")
 OWN = re.compile(r" *\d+ h (\S+)(.*)")
@@ -87,14 +96,43 @@ def altered(value):
     return {"OK": "TIMEOUT"}.get(value, value.replace("sum", "max", 1) if "sum" in value else "")
 
 
-def damages(lines, is_text):
-    """[(what, the trace's lines)] of a trace. is_text: lines that cannot be read, too."""
+def places_of(lines):
+    """Where the lines of each kind are."""
     places = {}
     for at, line in enumerate(lines):
         kind = kind_of(line)
         if kind is not None and kind != "h seal":
             places.setdefault(kind, []).append(at)
-    for kind, ats in sorted(places.items()):
+    return places
+
+
+def far(lines, kind, ats):
+    """[(what, the trace's lines)]: of each number of a kind's lines the highest and one more, and one that nothing has."""
+    for name, value in ARGUMENT.findall(lines[ats[-1]]):
+        if not re.fullmatch(r"\d{1,9}", value) or name in ("digest", "events"):
+            continue
+        values = [(int(found.group(1)), at) for at in ats if (found := re.search(rf" {name}=(\d{{1,9}})(?= |$)", lines[at]))]
+        highest, at = max(values)
+        for what, now in (("highest and one more", highest + 1), ("far", FAR)):
+            yield f"{kind} {name} {what}", [*lines[:at], lines[at].replace(f" {name}={highest}", f" {name}={now}", 1), *lines[at + 1:]]
+
+
+def in_part(lines, known):
+    """[(what, the trace's lines)] of a trace: each argument of the last line of a kind, and all damages of the kinds that are
+    not known."""
+    new = {kind for kind in places_of(lines) if kind not in known or kind == "h diagnosis"}
+    yield from (one for one in damages(lines, False, new))
+    for kind, ats in sorted(places_of(lines).items()):
+        for found in ARGUMENT.finditer(lines[ats[-1]]) if kind not in new and not kind.startswith("h ") else []:
+            now = lines[ats[-1]][:found.start(2)] + altered(found.group(2)) + lines[ats[-1]][found.end(2):]
+            yield f"last {kind} {found.group(1)} altered", [*lines[:ats[-1]], now, *lines[ats[-1] + 1:]]
+
+
+def damages(lines, is_text, kinds=None):
+    """[(what, the trace's lines)] of a trace. is_text: lines that cannot be read, too. kinds: of which lines; None: all."""
+    for kind, ats in sorted(places_of(lines).items()):
+        if kinds is not None and kind not in kinds:
+            continue
         middle, last = ats[len(ats) // 2], ats[-1]
         line, gone = lines[middle], set(ats)
         yield f"no {kind}", [one for at, one in enumerate(lines) if at not in gone]
@@ -121,14 +159,18 @@ def damages(lines, is_text):
             for what, text in [("without", line[:first.start()] + line[first.end():].lstrip()),
                                ("bad", line[:first.end()] + "/x"), ("long", line.split(" text=")[0] + " x=0" * 40)]:
                 yield f"{kind} {what}", lines[:middle] + [text] + lines[middle + 1:]
+            yield from far(lines, kind, ats)
+    if kinds is not None:
+        return
     yield "a line of no kind", lines[:-1] + [re.sub(r" h seal .*", " h other x=1", lines[-1])] + lines[-1:]
     yield "a line too many", lines + lines[-1:]
     yield "cut short", lines[:len(lines) // 2]
 
 
-def damaged_schedules(text):
-    """[(what, text)] of a rank's dumped schedules."""
-    lines = text.splitlines()
+def damaged_schedules(folder):
+    """[(what, lines)] of the schedules that rank 1 dumped."""
+    with open(os.path.join(folder, "schedules", "rank1.txt"), encoding="utf-8") as file:
+        lines = file.read().splitlines()
     for kind in ("schedule", "send", "recv", "recv_reduce", "copy"):
         at = next((at for at, line in enumerate(lines) if kind in line.split()[:3]), None)
         if at is None:
@@ -165,44 +207,70 @@ def put(path, lines):
         file.write("".join(line + "\n" for line in lines))
 
 
+class Records:
+    """Damaged copies of folders, in the order in which they are judged."""
+
+    def __init__(self, out):
+        self.out = out
+        self.made = []
+        os.makedirs(os.path.join(out, "damaged"))
+
+    def add(self, folder, what):
+        """A copy, whose files are links."""
+        name = f"{len(self.made):05d}"
+        self.made.append((name, what))
+        to = os.path.join(self.out, "damaged", name)
+        shutil.copytree(folder, to, copy_function=os.link)
+        return to
+
+    def add_traces(self, folder, what, found, trace="trace.txt"):
+        """A copy for each of some damaged traces."""
+        for which, damaged in found:
+            to = self.add(folder, f"{what}, {which}")
+            put(os.path.join(to, trace), damaged if which == "cut short" else sealed(damaged))
+
+
+def trace_of(folder):
+    """Lines of its trace."""
+    with open(os.path.join(folder, "trace.txt"), encoding="utf-8") as file:
+        return file.read().splitlines()
+
+
 def record(program, root, out):
     """Record, and damage: [(name of a folder, what)] in the order in which they are judged."""
     shutil.rmtree(out, ignore_errors=True)
-    os.makedirs(os.path.join(out, "damaged"))
-    made = []
-    for scenario, settings in RUNS:
+    records = Records(out)
+    known = set()
+    for scenario, settings in RUNS + MORE:
         sets = [word for one in settings for word in ("--set", one)]
         subprocess.run([program, "run", os.path.join(root, "scenarios", f"{scenario}.yaml"), "--driver", "sim", "-j", "1",
                         "--out", "recorded", *sets], cwd=out, check=True, stdout=subprocess.DEVNULL)
-    for scenario, _ in RUNS:
+    for scenario, settings in RUNS + MORE:
         run_id = scenario.replace("/", ".")
         folder = min(place for place, _, files in os.walk(os.path.join(out, "recorded", run_id))
                      if "trace.txt" in files and "restore" not in os.path.basename(place))
-        with open(os.path.join(folder, "trace.txt"), encoding="utf-8") as file:
-            lines = file.read().splitlines()
-        for what, damaged in damages(lines, scenario == RUNS[0][0]):
-            name = f"{len(made):05d}"
-            shutil.copytree(folder, os.path.join(out, "damaged", name), copy_function=os.link)
-            put(os.path.join(out, "damaged", name, "trace.txt"), damaged if what == "cut short" else sealed(damaged))
-            made.append((name, f"{run_id}, {what}"))
-        with open(os.path.join(folder, "schedules", "rank1.txt"), encoding="utf-8") as file:
-            dumped = file.read()
-        for what, damaged in damaged_schedules(dumped) if scenario in SCHEDULES else []:
-            name = f"{len(made):05d}"
-            to = os.path.join(out, "damaged", name)
-            shutil.copytree(folder, to, copy_function=os.link)
+        lines = trace_of(folder)
+        is_whole = (scenario, settings) in RUNS
+        records.add_traces(folder, run_id, damages(lines, scenario == RUNS[0][0]) if is_whole else in_part(lines, known))
+        known.update(places_of(lines))
+        for what, damaged in damaged_schedules(folder) if scenario in SCHEDULES else []:
+            to = records.add(folder, f"{run_id}, schedules: {what}")
             put(os.path.join(to, "schedules", "rank1.txt"), damaged)
             put(os.path.join(to, "trace.txt"), sealed(with_schedules(to, lines)))
-            made.append((name, f"{run_id}, schedules: {what}"))
-    return made
+        restored = os.path.join(folder, "restore")
+        if os.path.isdir(restored):
+            lines = trace_of(restored)
+            records.add_traces(folder, f"{run_id}, restored", in_part(lines, known), "restore/trace.txt")
+            known.update(places_of(lines))
+    return records.made
 
 
 def core_of(out):
-    """Whose floating-point kernels the runs were computed with."""
+    """What the runs were computed with."""
     scenario = RUNS[0][0].replace("/", ".")
     place = next(place for place, _, files in os.walk(os.path.join(out, "recorded", scenario)) if "verdict.json" in files)
     with open(os.path.join(place, "verdict.json"), encoding="utf-8") as file:
-        return json.load(file)["capsule"]["blas_core"]
+        return said.computed_with(json.load(file)["capsule"])
 
 
 def judged(program, out, made, seconds=0):
@@ -219,7 +287,7 @@ def judged(program, out, made, seconds=0):
             blocks.append([])
         if blocks and not line.startswith(("    record:", "    reproduce:")) and (line.startswith("    ") or not blocks[-1]):
             blocks[-1].append(said.plain(line.replace(os.path.join(out, "damaged"), "OUT")))
-    lines = [f"# OpenBLAS core: {core_of(out)}"]
+    lines = [core_of(out)]
     if len(blocks) != len(made):
         return [*lines, f"of {len(made)} records {len(blocks)} were judged, exit {done.returncode}"]
     for (name, what), block in zip(made, blocks):

@@ -1,7 +1,9 @@
 """What ddprove says of every scenario in the simulator is what tests/data/said.txt has: outcome, every finding with
 all that it names, and its words; and of every scenario, what the monitor saw when it first concluded something (graph.txt
 of the first cell that has one). Times are virtual, so they are compared: how soon it was found, who it is, and when the
-survivors had ended. Numbers that depend on a processor's floating-point kernels are left out.
+survivors had ended. Real numbers are compared to two digits, where the processor's floating-point kernels, their library and the
+compiler are those that the file was written with; elsewhere they are left out. A few traces are looked at, too: whether their
+lines are in columns.
 
 Usage: said.py SIM SAID: compare; SIM: the folder of run.py
        said.py DDPROVE SCENARIOS OUT SAID --write: run, and take what it says now; the difference is for whoever
@@ -14,17 +16,32 @@ import re
 import subprocess
 import sys
 
+IN_COLUMNS = ("crash.sigkill_in_allreduce", "hang.many_ranks", "equivalence.mlp")  # of whose traces it is looked at
 SEEN = "    saw: "  # begins a line of what the monitor saw
-BITS = re.compile(r"\b[0-9a-f]{8}\b|\b[0-9a-f]{16}\b")
+BITS = re.compile(r"(?<!\.)\b([0-9a-f]{8}|[0-9a-f]{16})\b")
+WITH = "# OpenBLAS core: "  # begins the line that says what computed the numbers
 FOLDER = re.compile(r"(?:a b|OUT)/runs/.*?/sim/")
-REAL = re.compile(r"[-+]?\b\d+\.\d+(e[-+]?\d+)?|\b\d+e[-+]?\d+")
-TIME = re.compile(r" ms\b(?! after the start)")  # that one changes with every change of the core
+REAL = re.compile(r"[-+]?(?<!\.)\b\d+\.\d+(?!\.\d)(e[-+]?\d+)?|\b\d+e[-+]?\d+")  # no address
+TIME = re.compile(r" ms\b")
+SINCE_START = re.compile(r" ms after the start")  # changes with every change of the core
 
 
 def plain(text, driver="sim"):
-    """Words without bit patterns and real numbers; times of the simulator's clock stay."""
+    """Words without bit patterns, real numbers in short; on real processes without these, too. Times of the simulator's clock
+    stay as they are."""
     text = BITS.sub("~", text)
-    return REAL.sub(lambda number: number.group(0) if driver == "sim" and TIME.match(text, number.end()) else "~", text)
+
+    def short(number):
+        if SINCE_START.match(text, number.end()):
+            return "~"
+        return number.group(0) if TIME.match(text, number.end()) else f"{float(number.group(0)):.2g}"
+
+    return REAL.sub(short if driver == "sim" else "~", text)
+
+
+def computed_with(capsule):
+    """The first line: what the numbers depend on."""
+    return f"{WITH}{capsule['blas_core']}, {' '.join(capsule['blas'].split()[:2])}, compiler {capsule['compiler']}"
 
 
 def ranks(values):
@@ -70,6 +87,27 @@ def seen(out, cell):
         return []
 
 
+def is_in_columns(line):
+    """Whether a line of a trace looks as it should: for people, who read it in columns."""
+    found = re.fullmatch(r" *(\d+) (h .*|r(\d+)#(\d+) +(\d+)\.(\d+) (\S+) +(\S+)(?: +(.*)|))", line)
+    if found is None:
+        return line.startswith(("#", "ddprove-trace "))
+    time, own, rank, number, step, micro, phase, event, rest = found.groups()
+    if rank is None:
+        return line == f"{time:>12} {own}"
+    begin = f"{time:>12} r{rank}#{number}" + " " * max(1, 6 - len(rank + number))
+    return line == f"{begin}{step:>3}.{micro} {phase:<10} {event:<16}" + (f" {rest}" if rest else "")
+
+
+def out_of_columns(out, cell):
+    """How many lines of the trace are."""
+    try:
+        with open(os.path.join(out, cell["run_dir"], "trace.txt"), encoding="utf-8") as file:
+            return sum(not is_in_columns(line.rstrip("\n")) for line in file)
+    except FileNotFoundError:
+        return 0
+
+
 def times(cell):
     """The line of how soon something was found; none of a cell without such a time."""
     fields = [(name, cell[f"{name}_ms"]) for name in ("detect", "attribute", "survivors")]
@@ -80,7 +118,7 @@ def times(cell):
 def lines_of(cells, out=None):
     """Every cell's lines, in the order of ids and cells. out: of a run whose folders were kept."""
     has_graph = set()
-    lines = ["# OpenBLAS core: " + next(cell["capsule"]["blas_core"] for cell in cells)]
+    lines = [computed_with(cells[0]["capsule"])]
     for cell in sorted(cells, key=lambda cell: (cell["id"], cell["cell"])):
         if cell["outcome"] == "SKIP":
             continue
@@ -99,6 +137,9 @@ def lines_of(cells, out=None):
             graph = seen(out, cell)
             has_graph.update([cell["id"]] if graph else [])
             lines.extend(graph)
+        if out is not None and cell["id"].startswith(IN_COLUMNS):
+            count = out_of_columns(out, cell)
+            lines.extend([f"{SEEN}{count} lines out of columns"] if count > 0 else [])
     return "\n".join(lines).splitlines()
 
 
@@ -111,7 +152,7 @@ def changes(before, now):
     """Lines of a unified diff of what was said before and is now."""
     if now[0] != before[0]:
         print(f"written with another {before[0][2:]}: numbers are not compared")
-        now, before = ([re.sub(r"\d+", "#", line) for line in lines] for lines in (now, before))
+        now, before = ([re.sub(r"\d+", "#", REAL.sub("~", line)) for line in lines] for lines in (now, before))
     return list(difflib.unified_diff(before, now, "expected", "now", n=1, lineterm=""))
 
 
