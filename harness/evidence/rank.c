@@ -447,6 +447,31 @@ static void check_count(const struct harness_emulation *e, uint32_t rank, struct
     }
 }
 
+/* A rank's steps never go back, and none has more micro-batches than planned. */
+static ddp_status check_places(const struct harness_emulation *e, struct harness_gap *out)
+{
+    const struct harness_trace *trace = e->input->trace;
+    uint32_t *last = ddp_mem_array(e->mem, e->world, sizeof(*last));
+
+    if (last == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct harness_trace_event *event = &trace->events[i];
+        const uint32_t step = event->entry.step;
+
+        if (step < last[event->rank] || event->entry.micro >= e->input->job->micro_batches) {
+            harness_gap_set(out, "rank %u recorded %s in step %u.%u, behind step %u", event->rank,
+                            ddp_event_name((enum ddp_event)event->entry.event), step,
+                            event->entry.micro, last[event->rank]);
+            break;
+        }
+        last[event->rank] = step;
+    }
+    ddp_mem_free(e->mem, last);
+    return DDP_OK;
+}
+
 ddp_status harness_evidence_ranks(const struct harness_emulation *e, struct harness_gap *out)
 {
     for (uint32_t r = 0; r < e->world; r++) {
@@ -461,5 +486,6 @@ ddp_status harness_evidence_ranks(const struct harness_emulation *e, struct harn
         check_count(e, r, out);
         check_layout(e, r, out);
     }
+    DDP_TRY(check_places(e, out));
     return out->is_set ? DDP_OK : check_phases(e, out);
 }

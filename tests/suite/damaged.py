@@ -11,6 +11,7 @@ Usage: damaged.py DDPROVE ROOT OUT FILE [--write]
 """
 import ctypes
 import ctypes.util
+import itertools
 import json
 import os
 import re
@@ -117,6 +118,25 @@ def far(lines, kind, ats):
             yield f"{kind} {name} {what}", [*lines[:at], lines[at].replace(f" {name}={highest}", f" {name}={now}", 1), *lines[at + 1:]]
 
 
+PLACE = re.compile(r"( *\d+ r\d+#\d+ +)(\d+)\.(\d+) (\S+)( +)")
+PHASES = {"backward": "forward", "forward": "backward"}
+
+
+def elsewhere(lines, kind, at):
+    """[(what, the trace's lines)]: an event in another step, micro-batch or phase than it was."""
+    found = PLACE.match(lines[at])
+    if found is None:
+        return
+    before, step, micro, phase, gap = found.groups()
+    rest = lines[at][found.end():]
+    for what, now in (("a step later", f"{int(step) + 1}.{micro} {phase}{gap}"), ("in a far step", f"999999.{micro} {phase}{gap}"),
+                      ("in the first step", f"0.{micro} {phase}{gap}"),
+                      ("a micro-batch later", f"{step}.{int(micro) + 1} {phase}{gap}"),
+                      ("in another phase", f"{step}.{micro} " + PHASES.get(phase, "loss").ljust(len(phase + gap) - 1) + " ")):
+        if now != lines[at][found.start(2):found.end()]:
+            yield f"{kind} {what}", [*lines[:at], before + now + rest, *lines[at + 1:]]
+
+
 def in_part(lines, known):
     """[(what, the trace's lines)] of a trace: each argument of the last line of a kind, and all damages of the kinds that are
     not known."""
@@ -126,6 +146,8 @@ def in_part(lines, known):
         for found in ARGUMENT.finditer(lines[ats[-1]]) if kind not in new and not kind.startswith("h ") else []:
             now = lines[ats[-1]][:found.start(2)] + altered(found.group(2)) + lines[ats[-1]][found.end(2):]
             yield f"last {kind} {found.group(1)} altered", [*lines[:ats[-1]], now, *lines[ats[-1] + 1:]]
+        if kind not in new:
+            yield from itertools.islice(elsewhere(lines, f"last {kind}", ats[-1]), 1)
 
 
 def damages(lines, is_text, kinds=None):
@@ -160,6 +182,7 @@ def damages(lines, is_text, kinds=None):
                                ("bad", line[:first.end()] + "/x"), ("long", line.split(" text=")[0] + " x=0" * 40)]:
                 yield f"{kind} {what}", lines[:middle] + [text] + lines[middle + 1:]
             yield from far(lines, kind, ats)
+        yield from elsewhere(lines, kind, middle)
     if kinds is not None:
         return
     yield "a line of no kind", lines[:-1] + [re.sub(r" h seal .*", " h other x=1", lines[-1])] + lines[-1:]
