@@ -356,7 +356,7 @@ static bool train(struct oracle_job *job, struct replica *replicas)
     }
     post_others(job, ORACLE_JOB_STEPS, true);
     for (uint32_t r = 0; r < ORACLE_JOB_RANKS; r++) {
-        record(job, r, DDP_EVENT_RANK_HOLDS, ORACLE_JOB_STEPS - 1, 0, 0);
+        record(job, r, DDP_EVENT_RANK_HOLDS, ORACLE_JOB_STEPS, 0, 0);
         oracle_job_end(job, r);
         job->trace.ends[r].how = HARNESS_END_EXITED;
     }

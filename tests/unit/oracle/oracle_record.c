@@ -145,7 +145,7 @@ void oracle_job_end(struct oracle_job *job, uint32_t rank)
 {
     const uint64_t end[5] = {(uint64_t)DDP_OK, ORACLE_JOB_STEPS, message_count(job), 0, 0};
 
-    oracle_job_add_event(job, rank, DDP_EVENT_RANK_END, ORACLE_JOB_STEPS - 1, end);
+    oracle_job_add_event(job, rank, DDP_EVENT_RANK_END, ORACLE_JOB_STEPS, end);
 }
 
 void oracle_job_write_schedule(const struct oracle_job *job, const struct harness_op *op)

@@ -339,12 +339,12 @@ CT_TEST(oracle, unused_parameter_names_rank_and_parameters)
     const uint64_t error[5] = {(uint32_t)DDP_E_UNUSED_PARAMETER, 1, (uint32_t)DDP_E_REVOKED, 2, 0};
 
     OPEN_AND_RUN(job, false);
-    oracle_job_add_event(&job, 1, DDP_EVENT_PARAM_ERROR, 3, named);
-    oracle_job_add_event(&job, 1, DDP_EVENT_PARAM_ERROR, 3, other);
-    oracle_job_add_event(&job, 0, DDP_EVENT_RANK_ERROR, 3, error);
+    oracle_job_add_event(&job, 1, DDP_EVENT_PARAM_ERROR, ORACLE_JOB_STEPS, named);
+    oracle_job_add_event(&job, 1, DDP_EVENT_PARAM_ERROR, ORACLE_JOB_STEPS, other);
+    oracle_job_add_event(&job, 0, DDP_EVENT_RANK_ERROR, ORACLE_JOB_STEPS, error);
     CT_REQUIRE(oracle_job_check(&job));
-    finding =
-        check_finding(&job, HARNESS_ORACLE_USAGE, HARNESS_VERDICT_USAGE_UNUSED_PARAMETER, 1, 3);
+    finding = check_finding(&job, HARNESS_ORACLE_USAGE, HARNESS_VERDICT_USAGE_UNUSED_PARAMETER, 1,
+                            ORACLE_JOB_STEPS);
     CT_REQUIRE(finding != NULL);
     CT_CHECK_EQ_U64(finding->params.count, 1);
     CT_CHECK_EQ_U64(harness_list_at(&finding->params, 0), 2);
@@ -361,8 +361,8 @@ CT_TEST(oracle, victims_statuses_are_no_findings)
     const uint64_t death[5] = {1};
 
     OPEN_AND_RUN(job, false);
-    oracle_job_add_event(&job, 0, DDP_EVENT_PEER_DIED, 3, death);
-    oracle_job_add_event(&job, 0, DDP_EVENT_RANK_ERROR, 3, error);
+    oracle_job_add_event(&job, 0, DDP_EVENT_PEER_DIED, ORACLE_JOB_STEPS, death);
+    oracle_job_add_event(&job, 0, DDP_EVENT_RANK_ERROR, ORACLE_JOB_STEPS, error);
     CT_REQUIRE(oracle_job_check(&job));
     check_clean(&job);
     oracle_job_close(&job);
@@ -463,7 +463,7 @@ CT_TEST(oracle, absent_or_short_checkpoint_is_torn)
     FILE *file;
 
     OPEN_AND_RUN(job, false);
-    oracle_job_add_event(&job, 0, DDP_EVENT_CHECKPOINT_SAVED, 3, save);
+    oracle_job_add_event(&job, 0, DDP_EVENT_CHECKPOINT_SAVED, ORACLE_JOB_STEPS, save);
     CT_REQUIRE(oracle_job_check(&job));
     finding = oracle_job_finding(&job, HARNESS_ORACLE_CHECKPOINT);
     CT_REQUIRE(finding != NULL);

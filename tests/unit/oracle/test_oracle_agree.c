@@ -36,7 +36,7 @@ CT_TEST(oracle, errors_of_nothing_are_lost_evidence)
 
         CT_REQUIRE(oracle_job_open(&job, false));
         CT_REQUIRE(oracle_job_run(&job));
-        oracle_job_add_event(&job, 0, cases[i].event, 3, cases[i].arg);
+        oracle_job_add_event(&job, 0, cases[i].event, ORACLE_JOB_STEPS, cases[i].arg);
         check_lost(&job, cases[i].says);
         oracle_job_close(&job);
     }
@@ -58,8 +58,8 @@ CT_TEST(oracle, who_ended_well_is_not_dead)
             event->entry.arg[0] = (uint32_t)DDP_E_PEER_DIED;
         }
     }
-    oracle_job_add_event(&job, 0, DDP_EVENT_PEER_DIED, 3, death);
-    oracle_job_add_event(&job, 0, DDP_EVENT_RANK_ERROR, 3, error);
+    oracle_job_add_event(&job, 0, DDP_EVENT_PEER_DIED, ORACLE_JOB_STEPS, death);
+    oracle_job_add_event(&job, 0, DDP_EVENT_RANK_ERROR, ORACLE_JOB_STEPS, error);
     CT_REQUIRE(oracle_job_check(&job));
     CT_REQUIRE(job.findings.count == 1);
     CT_CHECK(job.findings.items[0].verdict == HARNESS_VERDICT_CRASH_EXITED);

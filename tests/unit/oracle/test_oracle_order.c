@@ -15,7 +15,7 @@ static void add(struct oracle_job *job, uint32_t rank, enum ddp_event event, uin
 {
     const uint64_t arg[5] = {a0, a1, a2, a3, a4};
 
-    oracle_job_add_event(job, rank, event, ORACLE_JOB_STEPS - 1, arg);
+    oracle_job_add_event(job, rank, event, ORACLE_JOB_STEPS, arg);
 }
 
 /* A reduction of bucket 1 whose all-reduce waits for the gradients, or does not. */
@@ -66,7 +66,7 @@ CT_TEST(oracle_order, a_missing_wait_blames_its_ranks)
         CT_CHECK_EQ_U64(finding->verdict, HARNESS_VERDICT_USAGE_UNORDERED);
         CT_CHECK_EQ_U64(harness_rank_set_has(&finding->culprits, 0), both == 1);
         CT_CHECK(harness_rank_set_has(&finding->culprits, 1));
-        CT_CHECK_EQ_I64(finding->step, ORACLE_JOB_STEPS - 1);
+        CT_CHECK_EQ_I64(finding->step, ORACLE_JOB_STEPS);
         CT_CHECK_EQ_I64(finding->op.bucket, 1);
         CT_CHECK_EQ_U64(finding->params.count, job.program.first.items[1].param_count);
         CT_CHECK(strncmp(finding->text, "bucket 1", 8) == 0);
