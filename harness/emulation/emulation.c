@@ -111,30 +111,20 @@ static ddp_status load_orders(struct harness_emulation *e, struct ddp_err *err)
     return harness_trees_load(&e->trees, files, folder, e->world, err);
 }
 
-/* The trainer's model must be the one that the tables describe. */
-static ddp_status check_model(const struct harness_emulation *e, struct ref_trainer *trainer,
-                              struct ddp_err *err)
+/* The trainer's model is the one that the tables describe: both were made of one plan. */
+static void assert_model(const struct harness_emulation *e, struct ref_trainer *trainer)
 {
     size_t count = 0;
     const struct ddp_param *params = ref_model_params(ref_trainer_model(trainer), &count);
 
-    if (count != e->params.count) {
-        return ddp_err_set(err, DDP_E_INVALID, "the job's model has %zu parameters, the table %zu",
-                           count, e->params.count);
-    }
+    DDP_ASSERT(count == e->params.count);
     for (size_t p = 0; p < count; p++) {
-        if (params[p].elem_count != e->params.items[p].elem_count ||
-            params[p].dtype != e->params.items[p].dtype) {
-            return ddp_err_set(err, DDP_E_INVALID,
-                               "parameter %s differs in size or type from the table",
-                               params[p].name);
-        }
+        DDP_ASSERT(params[p].elem_count == e->params.items[p].elem_count);
+        DDP_ASSERT(params[p].dtype == e->params.items[p].dtype);
     }
-    return DDP_OK;
 }
 
-static ddp_status read_job(struct harness_emulation *e, const struct harness_trainer *first,
-                           struct ddp_err *err)
+static ddp_status read_job(struct harness_emulation *e, const struct harness_trainer *first)
 {
     const struct ref_optimizer *optimizer = ref_trainer_optimizer(first->trainer);
 
@@ -142,12 +132,10 @@ static ddp_status read_job(struct harness_emulation *e, const struct harness_tra
         e->slot_name[s] = ref_optimizer_slot_name(optimizer, s);
     }
     e->shard = e->input->job->shard;
-    if (e->shard.sample_count == 0) {
-        e->shard.sample_count = ref_trainer_data(first->trainer)->sample_count;
-    }
+    DDP_ASSERT(e->shard.sample_count > 0);
     DDP_TRY(harness_emulation_count_batches(e));
     DDP_TRY(make_model_tables(e, first->trainer));
-    DDP_TRY(check_model(e, first->trainer, err));
+    assert_model(e, first->trainer);
     DDP_TRY(harness_emulation_make_bucketings(e));
     DDP_TRY(allocate_values(e));
     /* The trainer was just made: what it holds are the initial values. */
@@ -165,7 +153,7 @@ static ddp_status build(struct harness_emulation *e, struct ddp_err *err)
     DDP_TRY(load_orders(e, err));
     DDP_TRY(harness_task_stacks_create(e->mem, &e->stacks));
     DDP_TRY(harness_trainer_take(e, &first, err));
-    status = read_job(e, first, err);
+    status = read_job(e, first);
     harness_trainer_give(e, first);
     return status;
 }

@@ -210,8 +210,8 @@ uint64_t harness_monitor_alive_ns(const struct harness_cut *cut, uint32_t rank)
     const struct ddp_page *page = &cut->pages[rank];
     uint64_t alive_ns = cut->processes[rank].since_ns;
 
+    /* Each phase begins with one. */
     alive_ns = page->heartbeat_ns > alive_ns ? page->heartbeat_ns : alive_ns;
-    alive_ns = page->phase_enter_ns > alive_ns ? page->phase_enter_ns : alive_ns;
     if (cut->progress != NULL) {
         alive_ns = cut->progress_ns[rank] > alive_ns ? cut->progress_ns[rank] : alive_ns;
     }
