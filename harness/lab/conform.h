@@ -91,7 +91,7 @@ struct harness_conform_report {
     uint64_t order_count; /* in which messages were let through one by one, in one process */
     bool is_stopped;
     uint64_t elapsed_ns;
-    char untried[200]; /* what this machine has no room for; "": nothing */
+    char untried[200]; /* why LARGE is not; "": it was, or was not to be */
     char untaken[200]; /* types and operations that it does not take; "": it takes all */
     uint32_t tree_world;
     char tree[600]; /* as probes found it, of that world; "": not measured */

@@ -51,8 +51,7 @@ static size_t elems_of(const struct harness_conforming *run, enum ddp_dtype dtyp
 static void set_untried(struct harness_conforming *run, const char *why)
 {
     run->report->result[HARNESS_CONFORM_LARGE].is_asked = false;
-    (void)snprintf(run->report->untried, sizeof run->report->untried, "%s, %s",
-                   harness_conform_name(HARNESS_CONFORM_LARGE), why);
+    (void)snprintf(run->report->untried, sizeof run->report->untried, "%s", why);
 }
 
 /* Nobody here sends that signal to a rank whose time is not up: the kernel does. */
@@ -73,7 +72,7 @@ static enum harness_trial_end try_one(struct harness_conforming *run, enum ddp_d
     harness_lab_put_whole(run->team.shared, 0, 0);
     end = harness_conform_try(run, false, &wrong);
     if (end == HARNESS_TRIAL_BADLY && wrong.rank < LARGE_RANKS && was_killed(run, wrong.rank)) {
-        set_untried(run, "a rank of which was killed, as if memory were short");
+        set_untried(run, "a rank was killed, as if memory were short");
     } else if (end == HARNESS_TRIAL_BADLY) {
         harness_conform_judge(run, HARNESS_CONFORM_LARGE, &wrong);
     } else if (end == HARNESS_TRIAL_WELL) {
@@ -116,7 +115,7 @@ void harness_conform_large(struct harness_conforming *run)
     arena_bytes = LARGE_BYTES + LARGE_RANKS * MORE_ELEMS * sizeof(float);
     need_bytes = (size_t)LARGE_RANKS * (AREAS_USED + 1 + 1) * arena_bytes + SPARE_BYTES;
     if (need_bytes > free_bytes) {
-        (void)snprintf(why, sizeof why, "which needs %zu MiB of memory; %zu are free",
+        (void)snprintf(why, sizeof why, "%zu MiB of memory are needed, %zu are free",
                        need_bytes >> 20, free_bytes >> 20);
         set_untried(run, why);
         return;

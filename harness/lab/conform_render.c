@@ -27,7 +27,8 @@ void harness_conform_print(const struct harness_conform_report *report, struct d
         }
     }
     if (report->untried[0] != '\0') {
-        ddp_text_add(out, "not tried: %s\n", report->untried);
+        ddp_text_add(out, "not tried: %s, since %s\n", harness_conform_name(HARNESS_CONFORM_LARGE),
+                     report->untried);
     }
     if (report->untaken[0] != '\0') {
         ddp_text_add(out, "not taken: %s\n", report->untaken);
