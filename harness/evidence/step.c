@@ -295,7 +295,7 @@ static bool tally(const struct place *place, const struct row *row, size_t *coun
             return false;
         }
         if (row->hash_arg >= 0 && event->entry.arg[row->hash_arg] == 0 &&
-            event->entry.micro + 1u >= micro_count(place)) {
+            (row->event != DDP_EVENT_GRAD_READY || event->entry.micro + 1u >= micro_count(place))) {
             return false;
         }
     }

@@ -137,9 +137,9 @@ def elsewhere(lines, kind, at):
             yield f"{kind} {what}", [*lines[:at], before + now + rest, *lines[at + 1:]]
 
 
-def in_part(lines, known):
-    """[(what, the trace's lines)] of a trace: each argument of the last line of a kind, and all damages of the kinds that are
-    not known."""
+def in_part(lines, known, places=1):
+    """[(what, the trace's lines)] of a trace: each argument of the last line of a kind, that line in so many other places, and
+    all damages of the kinds that are not known."""
     new = {kind for kind in places_of(lines) if kind not in known or kind == "h diagnosis"}
     yield from (one for one in damages(lines, False, new))
     for kind, ats in sorted(places_of(lines).items()):
@@ -147,7 +147,7 @@ def in_part(lines, known):
             now = lines[ats[-1]][:found.start(2)] + altered(found.group(2)) + lines[ats[-1]][found.end(2):]
             yield f"last {kind} {found.group(1)} altered", [*lines[:ats[-1]], now, *lines[ats[-1] + 1:]]
         if kind not in new:
-            yield from itertools.islice(elsewhere(lines, f"last {kind}", ats[-1]), 1)
+            yield from itertools.islice(elsewhere(lines, f"last {kind}", ats[-1]), places)
 
 
 def damages(lines, is_text, kinds=None):
@@ -176,6 +176,11 @@ def damages(lines, is_text, kinds=None):
             now = altered(value)
             yield (f"{kind} {name} altered", lines[:middle] + [line[:found.start(2)] + now + line[found.end(2):]] +
                    lines[middle + 1:])
+            if re.fullmatch(r"[0-9a-f]{16}", value):
+                yield f"{kind} {name} zero", [*lines[:middle], line[:found.start(2)] + "0" * 16 + line[found.end(2):], *lines[middle + 1:]]
+            if kind == "h diagnosis" and kinds is None:
+                yield f"{kind} without {name}", [*lines[:middle], line[:found.start()] + line[found.end():].lstrip(), *lines[middle + 1:]]
+                yield f"{kind} {name} bad", [*lines[:middle], line[:found.end()] + "/x" + line[found.end():], *lines[middle + 1:]]
         first = ARGUMENT.search(line)
         if is_text and first is not None:
             for what, text in [("without", line[:first.start()] + line[first.end():].lstrip()),
@@ -283,7 +288,7 @@ def record(program, root, out):
         restored = os.path.join(folder, "restore")
         if os.path.isdir(restored):
             lines = trace_of(restored)
-            records.add_traces(folder, f"{run_id}, restored", in_part(lines, known), "restore/trace.txt")
+            records.add_traces(folder, f"{run_id}, restored", in_part(lines, known, 3), "restore/trace.txt")
             known.update(places_of(lines))
     return records.made
 
