@@ -169,11 +169,9 @@ static bool takes_from(const struct harness_emulation *e, uint32_t rank, uint64_
 
     for (size_t i = 0; i < count; i++) {
         const uint64_t *arg = posts[i]->entry.arg;
-        const struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
 
         if (arg[0] == seq) {
-            set = harness_schedules_find(&e->schedules, members.size, op.kind, NULL, arg[2],
-                                         op.dtype, op.root);
+            set = harness_emulation_schedules(e, rank, arg);
         }
     }
     if (set == NULL || members.member >= set->size || set->member[members.member] == NULL) {
@@ -293,11 +291,10 @@ static void check_messages(const struct harness_emulation *e, uint32_t rank,
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        const struct ddp_event_op op = ddp_event_op_unpack(list[i]->entry.arg[1]);
         const struct harness_members members =
             harness_emulation_members(e, rank, list[i]->entry.arg[0]);
-        const struct harness_schedule_set *set = harness_schedules_find(
-            &e->schedules, members.size, op.kind, NULL, list[i]->entry.arg[2], op.dtype, op.root);
+        const struct harness_schedule_set *set =
+            harness_emulation_schedules(e, rank, list[i]->entry.arg);
 
         if (set == NULL || members.member >= set->size || set->member[members.member] == NULL) {
             return; /* rank.c says so */

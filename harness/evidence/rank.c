@@ -305,8 +305,7 @@ static void check_schedules(const struct harness_emulation *e, uint32_t rank,
         const uint64_t *arg = list[i]->entry.arg;
         const struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
         const struct harness_members members = harness_emulation_members(e, rank, arg[0]);
-        const struct harness_schedule_set *set = harness_schedules_find(
-            &e->schedules, members.size, op.kind, NULL, arg[2], op.dtype, op.root);
+        const struct harness_schedule_set *set = harness_emulation_schedules(e, rank, arg);
 
         if (harness_index_status(arg[3]) == DDP_OK && !is_moved(e, &op) &&
             !harness_evidence_is_disturbed(e, rank, list[i]->entry.step) &&
