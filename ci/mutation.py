@@ -600,6 +600,12 @@ def is_healthy(path):
     return not re.search(r"^(faults|canary):", text, re.MULTILINE) and re.search(r"\bverdict: *NONE\b", text) is not None
 
 
+def healthy_first(files):
+    """[the scenarios of healthy jobs, the others], without empty ones."""
+    healthy = [one for one in files if is_healthy(one)]
+    return list(filter(None, (healthy, [one for one in files if one not in healthy])))
+
+
 def says_nothing(found):
     """Whether it was noticed, and no verdict says what is wrong."""
     _, outcome, verdict = found
@@ -649,8 +655,9 @@ def judge(path, program, folder, scenarios, sanitize, standin, records, plugins)
             files = [file for one in names for file in scenario_files(os.path.join(SCENARIOS, one))]
             # Of the judging side, sim has run most of it already.
             files = some(files, ON_PROC_TOO) if FOLDERS[area] is None else files
-            arguments = [*files, *launcher, "-j", "4"]
-            stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
+            for part_of in healthy_first(files):
+                arguments = [*part_of, *launcher, "-j", "4"]
+                stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
             if names is TCP:  # and what is not written for it
                 others = [file for one in PROC for file in scenario_files(os.path.join(SCENARIOS, one)) if file not in files]
                 arguments = [*some(others, ON_TCP_TOO), "--set", "job.transport=tcp", *launcher, "-j", "4"]
