@@ -5,14 +5,15 @@ Usage: mutation.py [--count N] [--budget SECONDS] [--only FOLDER] [--seed N] [--
 Mutants come from universalmutator's rules for C, sampled by file in proportion to its mutants. Each is
 compiled and linked ahead of the archives, as those of tests/mutants. A mutant whose machine code is that of
 the original, or of an earlier mutant, is left out. It is killed by the first run that is not as expected, in
-this order: of the scenarios that run the mutant's line in sim (gcov) those without a fault, since a healthy job says
+this order: of the scenarios that run the mutant's line in sim (gcov) those of healthy jobs, since these say
 best what is wrong; a fixed campaign (sim), all of whose findings are known; `ddprove coll check` of every algorithm, for
 schedules (kinds that no job posts are only proved: noticed, but no right family); all of these scenarios, with every word, and
 their runs judged again from their files; records that the program has made and that were damaged, with every word that is
 said of them; on real processes those scenarios that reach what sim has not; canaries of the judge of guests; what only a
 plug-in's all-reduce reaches, with three of them; what only a card shows, on the stand-ins of one; and some once more
-in a program built with AddressSanitizer and UBSan, on real processes where these run the file. If only words differ, or only a
-schedule's proof fails, what follows is asked for a verdict first.
+in a program built with AddressSanitizer and UBSan, on real processes where these run the file. What says
+nothing of what is wrong is noticed, and what follows is asked for a verdict first: other words, a schedule's proof that fails
+or crashes, INCONCLUSIVE, or a FAIL that found nothing. A verdict of a wrong family is none of these: it counts.
 Results are kept in build/mutation/results.jsonl by the text of the mutated function, so that a later call goes on. It starts
 from those in ci/results/mutation.jsonl, a run that is not whole yet or the last whole one, and from those of other seeds:
 whatever was drawn once is in the whole sample, which --count fills up. A result stays while its function does, and says of
@@ -131,7 +132,7 @@ MEMORY_BYTES = 4 << 30
 FILE_BYTES = 1 << 30
 # The compiler refuses them, or their code is that of the original or of another one, or of the list of the equivalent.
 LEFT_OUT = ("refused", "equivalent", "argued")
-CLEAN = ["equivalence", "control", "uneven", "unused"]
+CLEAN = ["equivalence", "control", "uneven", "unused"]  # where no scenario is known to run the line
 
 
 def sources():
@@ -144,7 +145,8 @@ def sources():
 
 def argued():
     """{(path, which of the file's lines that read so, old line, new line)} of the list of equivalent mutants, and its
-    rules, [(pattern of an old line, what becomes of it)]; every entry has an argument. which: from 1; 0: the only one."""
+    rules, [(pattern of files, pattern of an old line, what becomes of it)]; every entry has an argument. which: from 1; 0:
+    the only one."""
     found = set()
     rules = []
     with open(ARGUED, encoding="utf-8") as file:
@@ -155,22 +157,34 @@ def argued():
                 continue
             where, rest = line.rstrip("\n").split(" ", 1)
             old, new = (part.strip() for part in rest.split("  ->  "))
-            if where == "~":
-                rules.append((re.compile(old), new))
+            if where.startswith("~"):
+                rules.append((re.compile(where[1:] or ".*"), re.compile(old), new))
             else:
                 path, which = re.fullmatch(r"(.*?)(?:\[(\d+)\])?:", where).groups()
                 found.add((path, int(which or 0), old, new))
     return found, rules
 
 
+def opener(source, at):
+    """The line that opens the block which the brace in this place closes."""
+    indent = len(source[at]) - len(source[at].lstrip())
+    return next((line.strip() for line in reversed(source[:at])
+                 if line.strip() and len(line) - len(line.lstrip()) <= indent), "")
+
+
 def ends_loop(source, number):
     """Whether what follows the statement that ends on this line is the end of a loop's body: there `continue` changes
     nothing."""
-    ends = number < len(source) and source[number].strip() == "}" and source[number - 1].rstrip().endswith(";")
-    indent = len(source[number]) - len(source[number].lstrip()) if ends else 0
-    for line in reversed(source[:number] if ends else []):
-        if line.strip() and len(line) - len(line.lstrip()) <= indent:
-            return line.strip().startswith(("for (", "while (", "do {")) and line.rstrip().endswith("{")
+    at = number if source[number - 1].rstrip().endswith((";", "}")) else len(source)
+    while at < len(source):
+        line = source[at].strip()
+        if line.startswith("} else"):  # the other branches are not run
+            brace = source[at][:source[at].index("}") + 1]
+            at = next((i for i in range(at + 1, len(source)) if source[i].startswith(brace)), len(source))
+        elif line == "}" and opener(source, at).startswith(("if (", "} else")):
+            at += 1
+        else:
+            return line == "}" and opener(source, at).startswith(("for (", "while ("))
     return False
 
 
@@ -184,7 +198,8 @@ def is_argued(entries, path, source, number, new):
     same = [place for place, line in enumerate(source, 1) if line.strip() == old]
     if (path, same.index(number) + 1 if len(same) > 1 else 0, old, new) in found:
         return True
-    return any((match := pattern.fullmatch(old)) and match.expand(becomes) == new for pattern, becomes in rules)
+    return any(files.fullmatch(path) and (match := pattern.fullmatch(old)) and match.expand(becomes) == new
+               for files, pattern, becomes in rules)
 
 
 def is_worth_it(line):
@@ -589,6 +604,26 @@ def on_standin(program, folder, build):
     return found
 
 
+def is_healthy(path):
+    """Whether a scenario's job has no fault, and nothing is to be found."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    return not re.search(r"^(faults|canary):", text, re.MULTILINE) and re.search(r"\bverdict: *NONE\b", text) is not None
+
+
+def healthy_first(files):
+    """[the scenarios of healthy jobs, the others], without empty ones."""
+    healthy = [one for one in files if is_healthy(one)]
+    return list(filter(None, (healthy, [one for one in files if one not in healthy])))
+
+
+def says_nothing(found):
+    """Whether it was noticed, and no verdict says what is wrong."""
+    _, outcome, verdict = found
+    return outcome in ("WORDS", "INCONCLUSIVE") or outcome.startswith("EXIT ") or verdict.startswith("COLL.") or \
+        (outcome == "FAIL" and verdict in ("NONE", "EVIDENCE"))
+
+
 def some(scenarios, count):
     """So many of them, always the same, of all families."""
     return sorted(scenarios, key=lambda one: hashlib.sha256(os.path.basename(one).encode()).digest())[:count]
@@ -606,7 +641,7 @@ def judge(path, program, folder, scenarios, sanitize, standin, records, plugins)
     area, name = os.path.split(path)
     stages = []
     # A healthy job says best what a mutant of the core does.
-    clean = [one for one in scenarios if os.path.relpath(one, SCENARIOS).split("/")[0] in CLEAN]
+    clean = [one for one in scenarios if is_healthy(one)]
     words = ["--driver", "sim", "-j", "1"]
     if clean and FOLDERS[area] is not None:
         stages.append(("scenario", lambda: run(program, folder, clean + words, CELL_SECONDS * 3)))
@@ -631,8 +666,9 @@ def judge(path, program, folder, scenarios, sanitize, standin, records, plugins)
             files = [file for one in names for file in scenario_files(os.path.join(SCENARIOS, one))]
             # Of the judging side, sim has run most of it already.
             files = some(files, ON_PROC_TOO) if FOLDERS[area] is None else files
-            arguments = [*files, *launcher, "-j", "4"]
-            stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
+            for part_of in healthy_first(files):
+                arguments = [*part_of, *launcher, "-j", "4"]
+                stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
             if names is TCP:  # and what is not written for it
                 others = [file for one in PROC for file in scenario_files(os.path.join(SCENARIOS, one)) if file not in files]
                 arguments = [*some(others, ON_TCP_TOO), "--set", "job.transport=tcp", *launcher, "-j", "4"]
@@ -655,7 +691,7 @@ def judge(path, program, folder, scenarios, sanitize, standin, records, plugins)
         stages.append(("scenario", lambda: on_standin(program, folder, standin)))
     if in_sanitizer is not None:
         stages.append(("scenario", lambda: sanitized(program, folder, in_sanitizer, sanitize)))
-    only_words = None
+    noticed = None
     for by, stage in stages:
         found = stage()
         if found is not None and found[1] not in ("FAIL", "INCONCLUSIVE", "WORDS"):
@@ -667,12 +703,12 @@ def judge(path, program, folder, scenarios, sanitize, standin, records, plugins)
             hosted = ["--set", "job.store=rank0"] if area == "ddpcore/store" else []
             named = run(program, folder, [*here, *hosted, "--driver", "proc", "-j", "4"], CELL_SECONDS * 3)
             by, found = ("scenario", named) if named is not None and named[1] == "FAIL" else (by, found)
-        if found is not None and (found[1] == "WORDS" or found[2].startswith("COLL.")):
-            only_words = only_words or (by, found)
-        elif found is not None and (only_words is None or found[1] == "FAIL"):
+        if found is not None and says_nothing(found):
+            noticed = noticed or (by, found)
+        elif found is not None and (noticed is None or found[1] == "FAIL"):
             return {"by": by, "scenario": found[0], "outcome": found[1], "verdict": found[2]}
-    if only_words is not None:
-        by, found = only_words
+    if noticed is not None:
+        by, found = noticed
         return {"by": by, "scenario": found[0], "outcome": found[1], "verdict": found[2]}
     return {"by": "survived" if is_reached else "unreached", "scenario": "", "outcome": "", "verdict": ""}
 

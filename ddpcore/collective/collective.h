@@ -91,9 +91,9 @@ struct ddp_coll {
     uint32_t member, member_count;
 };
 
-/* Hash of everything that must agree between members: comm, seq, kind, redop, dtype, root, count,
- * role, index. */
-uint64_t ddp_coll_signature(uint64_t comm, uint64_t seq, const struct ddp_coll_args *args);
+/* Hash of everything that must agree between members, but for the number, which messages carry
+ * themselves: comm, kind, redop, dtype, root, count, role, index. */
+uint64_t ddp_coll_signature(uint64_t comm, const struct ddp_coll_args *args);
 
 /* Leave a group that cannot be made, or joined, for this failure: who waits for this member learns
  * of it. Destroys transport. */

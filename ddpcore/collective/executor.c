@@ -129,7 +129,7 @@ static ddp_status executor_run_head(struct ddp_queue *queue, struct ddp_coll_wor
         DDP_TRY(
             ddp_compiled_start(compiled, &executor->scratch, head->args.input, head->args.output));
         executor->signature =
-            executor->is_checked ? ddp_coll_signature(queue->base.comm, head->seq, &head->args) : 0;
+            executor->is_checked ? ddp_coll_signature(queue->base.comm, &head->args) : 0;
         executor->is_running = true;
     }
     do {

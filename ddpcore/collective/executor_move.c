@@ -33,9 +33,8 @@ ddp_status ddp_executor_move(struct ddp_executor *executor, struct ddp_coll_work
             .transport = queue->transport,
             .counts = executor->counts,
             .work = head,
-            .signature = executor->is_checked
-                             ? ddp_coll_signature(queue->base.comm, head->seq, &head->args)
-                             : 0,
+            .signature =
+                executor->is_checked ? ddp_coll_signature(queue->base.comm, &head->args) : 0,
             .is_checked = executor->is_checked,
             .queue = queue,
             .err = &queue->err};

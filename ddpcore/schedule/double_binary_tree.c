@@ -12,12 +12,13 @@
  * by one. */
 #include "ddpcore/schedule/tree.h"
 
+/* Of place 0, which has no lowest bit: 0. */
 static uint32_t parent_place(uint32_t size, uint32_t place)
 {
     uint32_t bit = place & (~place + 1);
     uint32_t parent = (place ^ bit) | (bit << 1);
 
-    return place == 0 ? 0 : (parent < size ? parent : place ^ bit);
+    return parent < size ? parent : place ^ bit;
 }
 
 static uint32_t first_parent(const struct ddp_schedule_params *params, uint32_t rank)

@@ -134,9 +134,6 @@ void ddp_emit_recursive_doubling(struct ddp_schedule *schedule)
     struct doubling doubling = {.schedule = schedule, .params = params, .core = 1};
     uint32_t last_round = 1;
 
-    if (params->elem_count == 0) {
-        return;
-    }
     while (doubling.core <= params->size / 2) {
         doubling.core *= 2;
         last_round++;

@@ -207,37 +207,49 @@ static ddp_status edit_bytes(struct harness_cell *cell, const char *to, unsigned
     return ddp_files_write_atomic(harness_stage_files(&cell->config), to, data, size_bytes, err);
 }
 
-/* Copy the checkpoint into the restore run's folder, edited, if there is one. */
+static ddp_status edit_tensors(struct harness_cell *cell, const char *to, const void *data,
+                               size_t size_bytes, struct ddp_err *err)
+{
+    struct ddp_state_dict dict;
+    struct ddp_env env;
+    struct ddp_idle_process idle;
+    ddp_status status;
+
+    ddp_env_init_process(&env, &idle, 0, 1);
+    env.files = harness_stage_files(&cell->config);
+    ddp_state_dict_init(&dict, cell->mem);
+    status = ddp_safetensors_parse(data, size_bytes, &dict, err);
+    if (status == DDP_OK) {
+        status = edit_dict(&cell->plan.restore, &dict, err);
+    }
+    if (status == DDP_OK) {
+        status = ddp_safetensors_save(&env, to, &dict, err);
+    }
+    ddp_state_dict_fini(&dict);
+    return status;
+}
+
+/* Copy the checkpoint into the restore run's folder, edited, if there is one. A first run in which
+ * something was found may have left none, or one that the edit does not fit: the second run gets
+ * what there is. */
 static ddp_status copy_checkpoint(struct harness_cell *cell, const char *from, const char *to,
                                   struct ddp_err *err)
 {
     struct ddp_files *files = harness_stage_files(&cell->config);
-    struct ddp_state_dict dict;
-    struct ddp_env env;
-    struct ddp_idle_process idle;
+    const bool is_found = cell->findings.count > 0;
     void *data = NULL;
     size_t size_bytes = 0;
     ddp_status status;
 
     status = files->ops->read_all(files, from, cell->mem, &data, &size_bytes, err);
-    if (status == DDP_E_NOT_FOUND && cell->plan.restore.edit == HARNESS_EDIT_NONE) {
+    if (status == DDP_E_NOT_FOUND && (is_found || cell->plan.restore.edit == HARNESS_EDIT_NONE)) {
         return DDP_OK; /* The first run ended too early: the second one says that there is none. */
     }
     DDP_TRY(status);
-    if (is_of_bytes(cell->plan.restore.edit)) {
-        status = edit_bytes(cell, to, data, size_bytes, err);
-    } else {
-        ddp_env_init_process(&env, &idle, 0, 1);
-        env.files = files;
-        ddp_state_dict_init(&dict, cell->mem);
-        status = ddp_safetensors_parse(data, size_bytes, &dict, err);
-        if (status == DDP_OK) {
-            status = edit_dict(&cell->plan.restore, &dict, err);
-        }
-        if (status == DDP_OK) {
-            status = ddp_safetensors_save(&env, to, &dict, err);
-        }
-        ddp_state_dict_fini(&dict);
+    status = is_of_bytes(cell->plan.restore.edit) ? edit_bytes(cell, to, data, size_bytes, err)
+                                                  : edit_tensors(cell, to, data, size_bytes, err);
+    if (status != DDP_OK && status != DDP_E_NOMEM && is_found) {
+        status = ddp_files_write_atomic(files, to, data, size_bytes, err);
     }
     ddp_mem_free(cell->mem, data);
     return status;

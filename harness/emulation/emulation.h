@@ -379,6 +379,10 @@ struct harness_members {
 /* seq: as the rank posted it, whatever is planned there. */
 struct harness_members harness_emulation_members(const struct harness_emulation *emulation,
                                                  uint32_t rank, uint64_t seq);
+/* The schedules by which that collective of a rank ran; NULL: nobody left one. arg: of an event of
+ * it, its number, operation and count. */
+struct harness_schedule_set *harness_emulation_schedules(const struct harness_emulation *emulation,
+                                                         uint32_t rank, const uint64_t *arg);
 /* The rank that is number `member`. */
 uint32_t harness_members_rank(const struct harness_members *members, uint32_t member);
 /* Those of a planned operation; member: of rank 0. */

@@ -26,6 +26,24 @@ struct harness_members harness_emulation_planned(const struct harness_emulation 
     return members_of(e, harness_program_group(e->input->program, op), 0);
 }
 
+/* What is monitored tells the others by itself who came, so that it is another schedule than that
+ * of a barrier, of the same kind and count. */
+static const char *algorithm_of(const struct ddp_event_op *op)
+{
+    return op->kind != DDP_COLL_BARRIER     ? NULL
+           : op->role == DDP_ROLE_MONITORED ? "direct_barrier"
+                                            : "dissemination_barrier";
+}
+
+struct harness_schedule_set *harness_emulation_schedules(const struct harness_emulation *e,
+                                                         uint32_t rank, const uint64_t *arg)
+{
+    const struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
+
+    return harness_schedules_find(&e->schedules, harness_emulation_members(e, rank, arg[0]).size,
+                                  op.kind, algorithm_of(&op), arg[2], op.dtype, op.root);
+}
+
 uint32_t harness_members_rank(const struct harness_members *members, uint32_t member)
 {
     DDP_ASSERT(member < members->size);

@@ -159,11 +159,10 @@ static void check_revocation(const struct harness_emulation *e, uint32_t rank,
 static const struct harness_schedule *schedule_of(const struct harness_emulation *e, uint32_t rank,
                                                   const struct harness_trace_event *post)
 {
-    const uint64_t *arg = post->entry.arg;
-    const struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
-    const struct harness_members members = harness_emulation_members(e, rank, arg[0]);
-    const struct harness_schedule_set *set = harness_schedules_find(
-        &e->schedules, members.size, op.kind, NULL, arg[2], op.dtype, op.root);
+    const struct harness_members members =
+        harness_emulation_members(e, rank, post->entry.arg[0]);
+    const struct harness_schedule_set *set =
+        harness_emulation_schedules(e, rank, post->entry.arg);
 
     return set != NULL && members.member < set->size ? set->member[members.member] : NULL;
 }

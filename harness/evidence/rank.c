@@ -179,6 +179,7 @@ static void check_layout(const struct harness_emulation *e, uint32_t rank, struc
     size_t shape_count = 0;
     size_t rebuilt_count = 0;
     size_t config_count = 0;
+    size_t logged_count = 0;
     const struct harness_trace_event *const *losses =
         harness_index_list(&e->index, rank, DDP_EVENT_LOSS, &step_count);
     bool is_rebuilt; /* it trained with the new buckets */
@@ -200,6 +201,12 @@ static void check_layout(const struct harness_emulation *e, uint32_t rank, struc
     if (config_count != 1) {
         harness_gap_set(out, "rank %u recorded %zu times what it is configured with", rank,
                         config_count);
+    }
+    (void)harness_index_list(&e->index, rank, DDP_EVENT_DDP_LOGGED, &logged_count);
+    if (logged_count != (e->input->plan->job.logging ? 2 : 0) &&
+        harness_index_is_ended_ok(&e->index, rank)) {
+        harness_gap_set(out, "rank %u recorded %zu times what DDP says of its job", rank,
+                        logged_count);
     }
     if (count != e->params.count && (rebuilt_count != 1 || count != 2 * e->params.count)) {
         harness_gap_set(out, "rank %u put %zu of its %zu parameters into buckets", rank, count,
@@ -305,8 +312,7 @@ static void check_schedules(const struct harness_emulation *e, uint32_t rank,
         const uint64_t *arg = list[i]->entry.arg;
         const struct ddp_event_op op = ddp_event_op_unpack(arg[1]);
         const struct harness_members members = harness_emulation_members(e, rank, arg[0]);
-        const struct harness_schedule_set *set = harness_schedules_find(
-            &e->schedules, members.size, op.kind, NULL, arg[2], op.dtype, op.root);
+        const struct harness_schedule_set *set = harness_emulation_schedules(e, rank, arg);
 
         if (harness_index_status(arg[3]) == DDP_OK && !is_moved(e, &op) &&
             !harness_evidence_is_disturbed(e, rank, list[i]->entry.step) &&

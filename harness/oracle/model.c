@@ -353,5 +353,8 @@ ddp_status harness_check_model(const struct harness_emulation *e, struct harness
     if (out->count == before) {
         check_comparison(e, out);
     }
+    if (out->count == before) {
+        return harness_model_check_logged(e, out);
+    }
     return DDP_OK;
 }

@@ -419,8 +419,7 @@ static void check_begun(const struct harness_emulation *e, uint32_t rank,
         const struct harness_trace_event *post =
             harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, arg[0]);
         const struct harness_members members = harness_emulation_members(e, rank, arg[0]);
-        const struct harness_schedule_set *set = harness_schedules_find(
-            &e->schedules, members.size, op.kind, NULL, arg[2], op.dtype, op.root);
+        const struct harness_schedule_set *set = harness_emulation_schedules(e, rank, arg);
         struct harness_finding finding;
 
         if (op.kind != DDP_COLL_ALL_REDUCE || harness_index_status(arg[3]) != DDP_OK ||

@@ -60,6 +60,10 @@ void harness_model_check_buffers(const struct harness_emulation *emulation,
                                  struct harness_findings *out);
 void harness_model_check_config(const struct harness_emulation *emulation,
                                 struct harness_findings *out);
+/* Ranks of which DDP says something else than their job is (job.logging; oracle model). Errors:
+ * E_NOMEM. */
+DDP_MUST_USE ddp_status harness_model_check_logged(const struct harness_emulation *emulation,
+                                                   struct harness_findings *out);
 /* The rank ended with an error of its own and lost nobody before: it closed its connections, though
  * it recorded its end only then, and whoever calls it dead is right. */
 bool harness_usage_gave_up(const struct harness_emulation *emulation, uint32_t rank);

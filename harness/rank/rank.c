@@ -77,6 +77,7 @@ static ddp_status run(struct harness_session *session, const struct harness_rank
     }
     DDP_TRY(harness_session_probe(session, HARNESS_PROBE_FIRST));
     DDP_TRY(train(session, wiring));
+    DDP_TRY(harness_session_log(session));
     DDP_TRY(leave_group(session));
     DDP_TRY(harness_session_probe(session, HARNESS_PROBE_LAST));
     if (session->is_parted) {

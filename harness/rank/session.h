@@ -167,6 +167,9 @@ void harness_session_finish_collective(struct harness_session *session);
 DDP_MUST_USE ddp_status harness_session_probe(struct harness_session *session,
                                               enum harness_probe_round round);
 
+/* logged.c: what DDP says of this rank's job, if the job wants to know (job.logging). */
+DDP_MUST_USE ddp_status harness_session_log(struct harness_session *session);
+
 /* setup.c: from nothing to a wrapped model. session->is_left_out may be set. */
 DDP_MUST_USE ddp_status harness_session_open(struct harness_session *session,
                                              const struct harness_rank_wiring *wiring);

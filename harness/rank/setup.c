@@ -434,6 +434,7 @@ ddp_status harness_session_open(struct harness_session *session,
     DDP_TRY(harness_session_open_reader(session));
     harness_session_phase(session, DDP_PHASE_INIT);
     DDP_TRY(wrap_model(session));
+    DDP_TRY(harness_session_log(session));
     return session->options->is_restoring ? harness_session_load_hook(session) : DDP_OK;
 }
 

@@ -317,6 +317,13 @@ static ddp_status check_graph(const struct harness_reader *reader,
 {
     const struct harness_yaml_node *node = harness_reader_node(map, HARNESS_ROW_JOB_static_graph);
 
+    if (job->logging && job->on_loss == HARNESS_ON_LOSS_CONTINUE) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_JOB_logging), reader->err,
+                                 DDP_E_INVALID,
+                                 "what is logged of a group that lost a rank is not known: leave "
+                                 "logging or on_loss out");
+    }
+
     if (job->static_graph && job->join.is_set) {
         return harness_yaml_fail(node, reader->err, DDP_E_INVALID,
                                  "a joined rank cannot tell a static graph: leave join or "
