@@ -65,7 +65,7 @@ said 1 "MISMATCH.COUNT, rank 1: .*(64 bytes, user).*(128 bytes, user)" mpi_forms
 said 1 "MISMATCH.ROOT, rank 1: .*broadcast .*(128 bytes, root 1).*(128 bytes)" mpi_forms root 1
 prove=
 # Who is not there, and nobody who waits for it.
-modes="persistent threads ring chain gather anybody"
+modes="persistent threads ring chain gather anybody window"
 # MPICH 4.0 cannot start a persistent collective again.
 "$folder/mpi_waits" --can-start-again >/dev/null 2>&1 || modes=${modes#persistent }
 for mode in $modes; do
