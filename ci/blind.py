@@ -2,7 +2,8 @@
 """Faults drawn by somebody who knows nothing of the judge, nor of the planner: any action at any point of any job that lint takes.
 All that is known is which rank was hit. So whoever is named must be that rank, and nobody else; or nothing was found, which is
 listed by point and action, since a fault may do nothing (a zero made zero) or may be one that nobody looks for.
-With --faults 2 (other ranks, or other steps of one) nobody but the two may be named; where one of them is not, that is counted.
+With --faults 2 (other ranks, or other steps of one) nobody but the two may be named. Where one of them is not, its fault is run alone:
+one that does nothing alone either is counted as such, any other is listed with what is said of it alone, and of both.
 --driver proc adds what real processes have: sockets. --opaque FILE draws a plug-in of that kind as the collective, too. What `ddprove campaign` asks is more (verdict, step, operation), but its
 expectations are worked out by the same code base.
 Usage: blind.py DDPROVE OUT [--seed N] [--cases N] [--faults N] [--driver sim|proc] [--opaque FILE] [-j N]
@@ -178,10 +179,7 @@ def draw(options, folder):
 def judge(verdict, scenario):
     """What to say of a case: "right", "nothing found", "never fired", or what is wrong."""
     hit = {entry["rank"] for entry in verdict["fired"] if entry["times"] > 0}
-    named = set()
-    for finding in verdict["findings"]:
-        if finding["follows_from"] is None:
-            named |= set(finding["culprit"])
+    named = who_is_named(verdict)
     if verdict["outcome"] == "ERROR":
         return f"ERROR: {verdict['reason']}"
     if not hit:
@@ -195,6 +193,47 @@ def judge(verdict, scenario):
     if named and hit - named:
         return "not all named"
     return "right" if named else "nothing found"
+
+
+def run(options, folder, runs):
+    """The verdict of each scenario of a folder, by name."""
+    report = runs + ".json"
+    ask(options.ddprove, "run", folder, "--driver", options.driver, "-j", str(options.j), "--out", runs, "--json", report)
+    with open(report, encoding="utf-8") as file:
+        return {verdict["id"].split(".")[1]: verdict for verdict in json.load(file)["scenarios"]}
+
+
+def who_is_named(verdict):
+    """The culprits of all that follows from nothing else."""
+    return {rank for finding in verdict["findings"] if finding["follows_from"] is None for rank in finding["culprit"]}
+
+
+def run_hidden(options, drawn, verdicts, names):
+    """Runs the faults alone whose ranks were not named beside another one. What is said of each: {name: its verdict, or None if
+    nothing is found then either}."""
+    folder = os.path.join(options.out, "hidden", "blind")
+    os.makedirs(folder)
+    for name in names:
+        named = who_is_named(verdicts[name])
+        alone = dict(drawn[name], faults=[fault for fault in drawn[name]["faults"] if fault["at"]["rank"] not in named])
+        with open(f"{folder}/{name}.yaml", "w", encoding="ascii") as file:
+            file.write("# What another fault hid.\n" + json.dumps(alone) + "\n")
+    said = run(options, folder, os.path.join(options.out, "hidden", "runs")) if names else {}
+    return {name: said[name] if name in said and said[name]["findings"] else None for name in names}
+
+
+def say_hidden(options, drawn, verdicts, hidden):
+    """A line for each fault that is found alone, sorted by what hides it."""
+    lines = []
+    for name, alone in hidden.items():
+        if alone is not None:
+            faults = [fault for fault in drawn[name]["faults"] if fault["at"]["rank"] not in who_is_named(verdicts[name])]
+            lines.append(f"HIDDEN {alone['verdict']} of {alone['culprit']} step {alone['step']} behind {verdicts[name]['verdict']} of "
+                         f"{verdicts[name]['culprit']} step {verdicts[name]['step']}: {options.out}/blind/{name}.yaml, alone "
+                         f"{options.out}/hidden/blind/{name}.yaml: {json.dumps(faults)}")
+    for line in sorted(lines):
+        print(line)
+    print(f"{len(hidden)} not all named: {len(lines)} are found alone, {len(hidden) - len(lines)} do nothing alone either")
 
 
 def main():
@@ -214,22 +253,21 @@ def main():
     shutil.rmtree(options.out, ignore_errors=True)
     os.makedirs(folder)
     drawn = draw(options, folder)
-    runs = os.path.join(options.out, "runs")
-    ask(options.ddprove, "run", folder, "--driver", options.driver, "-j", str(options.j), "--out", runs, "--json",
-        os.path.join(options.out, "report.json"))
-    with open(os.path.join(options.out, "report.json"), encoding="utf-8") as file:
-        verdicts = {verdict["id"].split(".")[1]: verdict for verdict in json.load(file)["scenarios"]}
-    counts, unseen, wrong = collections.Counter(), collections.Counter(), []
+    verdicts = run(options, folder, os.path.join(options.out, "runs"))
+    counts, unseen, wrong, partly = collections.Counter(), collections.Counter(), [], []
     for name, scenario in drawn.items():
         said = judge(verdicts[name], scenario) if name in verdicts else "no verdict"
         if said in SAID:
             counts[said] += 1
+            partly += [name] if said == "not all named" else []
             if said == "nothing found":
                 unseen.update(f"{fault['point']} {json.dumps(fault['do'])}" for fault in scenario["faults"])
         else:
             wrong.append((name, said))
     for name, said in wrong:
         print(f"WRONG {folder}/{name}.yaml: {verdicts.get(name, {}).get('verdict')}: {said}: {json.dumps(drawn[name]['faults'])}")
+    if partly:
+        say_hidden(options, drawn, verdicts, run_hidden(options, drawn, verdicts, partly))
     for what, count in sorted(unseen.items()):
         print(f"nothing found {count:4d} {what}")
     print(", ".join(f"{counts[kind]} {kind}" for kind in SAID) + f", {len(wrong)} wrong")

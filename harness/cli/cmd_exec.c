@@ -296,6 +296,32 @@ static int set_launch(const struct cli_options *options, struct harness_exec_lau
     return config->command != NULL ? 0 : harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
 }
 
+/* What the job is to be compared with. Returns 0, or an exit code: a folder without a learned
+ * program, or with one of other ranks, is a wrong command. */
+static int read_against(const char *folder, struct harness_exec_config *config,
+                        struct harness_learned *out)
+{
+    const uint32_t told = config->ranks > 0 ? config->ranks : config->world_size;
+    struct ddp_err err = {{0}};
+    const ddp_status status = harness_exec_read_learned(config->mem, folder, out, &err);
+
+    if (status == DDP_E_NOMEM) {
+        (void)fprintf(stderr, "ddprove: --against: %s\n", ddp_status_text(status));
+        return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
+    }
+    if (status != DDP_OK) {
+        return cli_usage_error("--against: %s; name a folder that --record wrote", err.text);
+    }
+    if (told != 0 && out->world_size != told) {
+        return cli_usage_error(
+            "--against: %s was learned of %u ranks, and the job has %u; name one "
+            "of as many",
+            folder, out->world_size, told);
+    }
+    config->against = out;
+    return 0;
+}
+
 /* Watch the job until it has ended. Returns the exit code. */
 static int watch(const struct cli_options *options, const struct harness_exec_config *given)
 {
@@ -312,12 +338,11 @@ static int watch(const struct cli_options *options, const struct harness_exec_co
     }
     config.is_learning = options->record_dir != NULL;
     if (options->against_dir != NULL) {
-        if (harness_exec_read_learned(config.mem, options->against_dir, &learned, &err) != DDP_OK) {
-            (void)fprintf(stderr, "ddprove: --against: %s; name a folder that --record wrote\n",
-                          err.text);
-            return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
+        const int unfit = read_against(options->against_dir, &config, &learned);
+
+        if (unfit != 0) {
+            return unfit;
         }
-        config.against = &learned;
     }
     status = harness_exec_run(&config, &result, &err);
     if (status != DDP_OK) {

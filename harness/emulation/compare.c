@@ -1,6 +1,7 @@
 /* Purpose: make one difference of all deviations that are one error.
  * Idea: a collective is one operation, whatever ranks it went wrong on; elsewhere a rank's tensors
- * of one stage belong together. Ranks that deviate in the same way are named together. */
+ * of one stage belong together, of BatchNorms' exchanges what went in, and what came out. Ranks
+ * that deviate in the same way are named together. */
 #include "harness/emulation/compare.h"
 
 #include <math.h>
@@ -124,6 +125,14 @@ static void join(struct harness_difference *difference, const struct harness_dev
     add_params(difference, deviation);
 }
 
+/* Another deviation of the rank that is part of the same error. */
+static bool is_same_part(enum harness_stage stage, const struct harness_deviation *a,
+                         const struct harness_deviation *b)
+{
+    return a->rank == b->rank && (!is_bucketwise(stage) || a->bucket == b->bucket) &&
+           (stage != HARNESS_STAGE_STATISTIC || a->is_result == b->is_result);
+}
+
 static bool is_same_list(const struct harness_list *a, const struct harness_list *b)
 {
     for (uint32_t i = 0; i < a->count; i++) {
@@ -138,6 +147,10 @@ static bool is_same_list(const struct harness_list *a, const struct harness_list
 static bool is_same_error(const struct harness_difference *a, const struct harness_difference *b)
 {
     DDP_ASSERT(a->stage == b->stage && a->step == b->step);
+    if (a->stage == HARNESS_STAGE_STATISTIC &&
+        (a->first.is_result != b->first.is_result || a->first.seq != b->first.seq)) {
+        return false;
+    }
     return (!is_bucketwise(a->stage) || a->first.bucket == b->first.bucket) &&
            a->is_alike == b->is_alike && a->first.is_loss == b->first.is_loss &&
            is_alike(&a->first.what, &b->first.what) && is_same_list(&a->params, &b->params);
@@ -176,8 +189,7 @@ void harness_compare_close(struct harness_emulation *e, enum harness_stage stage
         for (size_t k = i; k < compare->noted_count; k++) {
             struct harness_deviation *other = &compare->noted[k];
 
-            if (other->rank == difference.first.rank &&
-                (!is_bucketwise(stage) || other->bucket == difference.first.bucket)) {
+            if (is_same_part(stage, &difference.first, other)) {
                 join(&difference, other);
                 other->rank = k > i ? UINT32_MAX : other->rank;
             }

@@ -88,6 +88,16 @@ static bool is_counted_so(const struct harness_paths *paths, const struct harnes
            is_factor;
 }
 
+/* Another rank's contribution is divided by what is counted so; that makes it neither zero nor a
+ * NaN. */
+static bool is_own_loss(const struct harness_finding *a, const struct harness_finding *b)
+{
+    DDP_ASSERT(a != b);
+    return b->stage == HARNESS_STAGE_INPUT && !harness_path_is_common(a, b) &&
+           (b->verdict == HARNESS_VERDICT_VALUE_LOST ||
+            b->verdict == HARNESS_VERDICT_VALUE_NONFINITE);
+}
+
 /* Values are judged for the batches that were taken: only the mean over the global batch has other
  * samples. But a rank that left a step out under join took none in it, or those of the next one. */
 bool harness_samples_is_trained_so(const struct harness_paths *paths,
@@ -101,6 +111,7 @@ bool harness_samples_is_trained_so(const struct harness_paths *paths,
     }
     return a->step >= 0 && a->step == b->step &&
            (b->oracle == HARNESS_ORACLE_GLOBAL_BATCH ||
-            (is_ahead && (b->stage == HARNESS_STAGE_INPUT || b->stage == HARNESS_STAGE_FINAL ||
-                          b->op.role == DDP_ROLE_USED_MAP)));
+            (is_ahead && !is_own_loss(a, b) &&
+             (b->stage == HARNESS_STAGE_INPUT || b->stage == HARNESS_STAGE_FINAL ||
+              b->op.role == DDP_ROLE_USED_MAP)));
 }

@@ -1,4 +1,5 @@
 /* What explains that a result is not the sum of what was put in. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -23,18 +24,56 @@ static const double *factors_of(const struct harness_sums_case *the, double out[
     return out;
 }
 
-/* The factor explains the difference, and by more than chance unless that is enough. */
-static bool is_fitting(const struct harness_sums_case *the, const struct harness_sums_off *off,
-                       double factor, double sum, uint64_t whole, bool is_chance_enough)
+/* What a contribution, or all of them, come to. */
+struct candidate {
+    double sum, sample; /* sample: of the elements whose signs are the same in every call */
+    uint64_t whole;
+};
+
+/* How a result is off, in two sums with signs of their own. */
+struct wrong {
+    const struct harness_sums_off *off;
+    bool has_sample;
+    struct harness_sums_sample sample;
+};
+
+/* Elements that have nothing to do with the factor come as near to what it would change as these do
+ * with so small a chance; 1: the second sum refutes it. A product of two such chances, x, is below
+ * x with a chance of x (1 - log x). */
+static double chance_of(const struct wrong *wrong, double factor, const struct candidate *the)
 {
-    const double change = (factor - 1) * sum;
+    const struct harness_sums_off *off = wrong->off;
+    const double change = (factor - 1) * the->sample;
+    const double tolerance = wrong->sample.bound * fmax(1, fabs(factor));
+    const double distance = fabs(wrong->sample.off - change);
+    const double size = fabs(wrong->sample.off);
+    double chance = fabs(off->off - (factor - 1) * the->sum) / fabs(off->off);
+
+    if (wrong->has_sample && distance > tolerance) {
+        return 1;
+    }
+    /* A few elements may have the same signs in both sums, which then say the same. */
+    if (wrong->has_sample && size > wrong->sample.bound && chance > 0 &&
+        fabs(size - fabs(off->off)) > off->bound + wrong->sample.bound) {
+        chance *= fmax(distance / size, DBL_MIN);
+        chance *= 1 - log(chance);
+    }
+    return chance;
+}
+
+/* The factor explains the difference, and by more than chance unless that is enough. */
+static bool is_fitting(const struct harness_sums_case *the, const struct wrong *wrong,
+                       double factor, const struct candidate *candidate, bool is_chance_enough)
+{
+    const struct harness_sums_off *off = wrong->off;
+    const double change = (factor - 1) * candidate->sum;
     const double tolerance = off->bound * fmax(1, fabs(factor));
 
     if (off->is_integer) {
         const uint64_t below = -off->off_whole & off->mask;
 
         return factor == floor(factor) && off->off_whole != 0 &&
-               ((uint64_t)(int64_t)(factor - 1) * whole & off->mask) == off->off_whole &&
+               ((uint64_t)(int64_t)(factor - 1) * candidate->whole & off->mask) == off->off_whole &&
                (is_chance_enough ||
                 harness_sums_is_telling(the, 1,
                                         (double)(below < off->off_whole ? below : off->off_whole)));
@@ -42,7 +81,7 @@ static bool is_fitting(const struct harness_sums_case *the, const struct harness
     return fabs(off->off) > off->bound && fabs(change) > tolerance &&
            fabs(off->off - change) <= tolerance &&
            (is_chance_enough ||
-            harness_sums_is_telling(the, fabs(off->off - change), fabs(off->off)));
+            harness_sums_is_telling(the, chance_of(wrong, factor, candidate), 1));
 }
 
 static enum harness_verdict verdict_of(double factor, bool is_whole)
@@ -91,8 +130,24 @@ static void add(const struct harness_sums_case *the, double factor, uint32_t mem
     }
 }
 
+/* member: the group's size, if it is about all. */
+static struct candidate candidate_of(const struct harness_sums_case *the,
+                                     const struct harness_sums_total *in, const struct wrong *wrong,
+                                     uint32_t member)
+{
+    const double factor = harness_sums_factor(the);
+    const struct harness_watch_call *call;
+
+    if (member >= the->size) {
+        return (struct candidate){in->sum * factor, wrong->sample.in * factor, in->whole};
+    }
+    call = the->members[member].call;
+    return (struct candidate){wrong->off->is_integer ? 0 : value_of(call->in.sum) * factor,
+                              wrong->has_sample ? call->in_sample.still * factor : 0, call->in.sum};
+}
+
 static void find(const struct harness_sums_case *the, const struct harness_sums_total *in,
-                 const struct harness_sums_off *off, bool is_chance_enough, struct explanation *out)
+                 const struct wrong *wrong, bool is_chance_enough, struct explanation *out)
 {
     double factors[FACTORS];
 
@@ -103,19 +158,12 @@ static void find(const struct harness_sums_case *the, const struct harness_sums_
         for (uint32_t e = 0; e < f; e++) {
             is_known = is_known || factors[e] == factors[f];
         }
-        for (uint32_t i = 0; !is_known && i < the->size; i++) {
-            const uint64_t bits = the->members[i].call->in.sum;
+        for (uint32_t i = 0; !is_known && i < the->size + (the->size > 1); i++) {
+            const struct candidate candidate = candidate_of(the, in, wrong, i);
 
-            if (is_fitting(the, off, factors[f],
-                           off->is_integer ? 0 : value_of(bits) * harness_sums_factor(the), bits,
-                           is_chance_enough)) {
+            if (is_fitting(the, wrong, factors[f], &candidate, is_chance_enough)) {
                 add(the, factors[f], i, out);
             }
-        }
-        if (!is_known && the->size > 1 &&
-            is_fitting(the, off, factors[f], in->sum * harness_sums_factor(the), in->whole,
-                       is_chance_enough)) {
-            add(the, factors[f], the->size, out);
         }
     }
 }
@@ -137,10 +185,12 @@ void harness_sums_explain(const struct harness_sums_case *the, const struct harn
                           const struct harness_sums_off *off, struct harness_finding *finding)
 {
     struct explanation found = {.ranks = harness_rank_set_in(finding->culprits.ranks.mem)};
+    struct wrong wrong = {.off = off};
     bool is_chance;
 
+    wrong.has_sample = harness_sums_find_sample(the, &wrong.sample);
     ddp_text_init(&found.words, the->watch->mem);
-    find(the, in, off, false, &found);
+    find(the, in, &wrong, false, &found);
     harness_sums_say_off(off, finding);
     is_chance = found.count == 0;
     if (is_chance && harness_sums_explain_moved(the, finding)) {
@@ -148,7 +198,7 @@ void harness_sums_explain(const struct harness_sums_case *the, const struct harn
         return;
     }
     if (is_chance) {
-        find(the, in, off, true, &found);
+        find(the, in, &wrong, true, &found);
     }
     if (is_chance) {
         harness_sums_blame_all(the, finding);

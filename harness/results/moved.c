@@ -24,10 +24,9 @@ struct moved {
     struct ddp_text words;
 };
 
-/* False: not all members have told theirs. */
-static bool find_off(struct moved *moved)
+bool harness_sums_find_sample(const struct harness_sums_case *the,
+                              struct harness_sums_sample *sample)
 {
-    const struct harness_sums_case *the = moved->the;
     const bool is_common = the->kind == DDPROVE_GUEST_ALL_REDUCE ||
                            the->kind == DDPROVE_GUEST_BROADCAST ||
                            the->kind == DDPROVE_GUEST_ALL_GATHER;
@@ -36,6 +35,9 @@ static bool find_off(struct moved *moved)
     double out = 0;
     double magnitude = 0;
 
+    if (the->dtype == DDPROVE_GUEST_BYTES) {
+        return false;
+    }
     for (uint32_t i = 0; i < the->size; i++) {
         const struct harness_watch_call *call = the->members[i].call;
 
@@ -51,11 +53,12 @@ static bool find_off(struct moved *moved)
             out += call->out_sample;
         }
     }
-    moved->off = out - in * moved->factor;
-    moved->bound = harness_sums_is_integer(the)
-                       ? (double)own * 0x1p-52 * magnitude
-                       : harness_sums_bound(the, magnitude * moved->factor, own, own);
-    return fabs(moved->off) > moved->bound; /* false for NaN too */
+    sample->in = in;
+    sample->off = out - in * harness_sums_factor(the);
+    sample->bound = harness_sums_is_integer(the)
+                        ? (double)own * 0x1p-52 * magnitude
+                        : harness_sums_bound(the, magnitude * harness_sums_factor(the), own, own);
+    return !isnan(sample->off);
 }
 
 /* The change explains the difference, and hardly by chance. */
@@ -198,10 +201,13 @@ bool harness_sums_explain_moved(const struct harness_sums_case *the,
     struct moved moved = {.the = the,
                           .factor = harness_sums_factor(the),
                           .ranks = harness_rank_set_in(finding->culprits.ranks.mem)};
+    struct harness_sums_sample sample;
 
-    if (the->dtype == DDPROVE_GUEST_BYTES || !find_off(&moved)) {
+    if (!harness_sums_find_sample(the, &sample) || !(fabs(sample.off) > sample.bound)) {
         return false;
     }
+    moved.off = sample.off;
+    moved.bound = sample.bound;
     ddp_text_init(&moved.words, the->watch->mem);
     find_earlier(&moved);
     find_shifted(&moved);

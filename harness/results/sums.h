@@ -85,6 +85,16 @@ void harness_sums_say_off(const struct harness_sums_off *off, struct harness_fin
 void harness_sums_explain(const struct harness_sums_case *the, const struct harness_sums_total *in,
                           const struct harness_sums_off *off, struct harness_finding *finding);
 
+/* moved.c */
+/* The elements whose signs are the same in every call: what was put in, and by how much what came
+ * out is off. */
+struct harness_sums_sample {
+    double in, off, bound;
+};
+/* False: not all members have told theirs. */
+bool harness_sums_find_sample(const struct harness_sums_case *the,
+                              struct harness_sums_sample *sample);
+
 /* case.c */
 bool harness_sums_is_integer(const struct harness_sums_case *the);
 /* Data are only moved. */

@@ -178,9 +178,18 @@ static void say_missed(const struct harness_watch *watch, const struct harness_w
     }
     ddp_text_init(&text, watch->mem);
     harness_watch_print_call(group, missed->seq, call, &text);
-    harness_watch_say(
-        finding, is_one_more ? ", as rank %s went on to %s" : ", as rank %s has not come to %s",
-        harness_rank_set_text(&finding->culprits, ranks), ddp_text_str(&text));
+    if (watch->strayed.usual > 0) {
+        harness_watch_say(finding,
+                          ", as rank %s waited for messages %u time%s before %s, and %u time%s "
+                          "before each earlier one",
+                          harness_rank_set_text(&finding->culprits, ranks), watch->strayed.messages,
+                          watch->strayed.messages == 1 ? "" : "s", ddp_text_str(&text),
+                          watch->strayed.usual, watch->strayed.usual == 1 ? "" : "s");
+    } else {
+        harness_watch_say(
+            finding, is_one_more ? ", as rank %s went on to %s" : ", as rank %s has not come to %s",
+            harness_rank_set_text(&finding->culprits, ranks), ddp_text_str(&text));
+    }
     ddp_text_fini(&text);
     harness_watch_set_op(group, missed->seq, call, finding);
 }

@@ -296,6 +296,18 @@ bool harness_watch_find_odd(struct harness_watch *watch, const struct harness_ra
                             const struct harness_rank_set *circle, uint32_t *out_rank,
                             struct harness_watch_wait *out);
 
+/* unsent.c */
+/* A rank that took part in fewer messages than it always did before such a call. */
+struct harness_watch_unsent {
+    uint32_t rank;
+    struct harness_watch_wait behind; /* the call */
+    uint32_t messages, usual;
+};
+/* Of ranks that hold each other, one of which waits for another one's message: the one rank that
+ * has left a message out, as its own past shows. False: there is no telling. */
+bool harness_watch_find_unsent(struct harness_watch *watch, const struct harness_rank_set *stuck,
+                               struct harness_watch_unsent *out);
+
 /* history.c */
 /* Of ranks that hold each other: those that went another way than all their past, in place of a
  * call that others wait for; where the past says nothing, than all other ranks (peers.c). *out: the

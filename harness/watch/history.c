@@ -249,6 +249,20 @@ static bool is_awaited(const struct harness_watch *watch, const struct harness_r
     return false;
 }
 
+static bool ask_messages(struct harness_watch *watch, const struct harness_rank_set *stuck)
+{
+    struct harness_watch_unsent unsent;
+
+    if (!harness_watch_find_unsent(watch, stuck, &unsent)) {
+        return false;
+    }
+    watch->strayed.is[unsent.rank] = true;
+    watch->strayed.from = unsent.behind;
+    watch->strayed.messages = unsent.messages;
+    watch->strayed.usual = unsent.usual;
+    return true;
+}
+
 static void ask_peers(struct harness_watch *watch, const struct harness_rank_set *stuck)
 {
     struct harness_rank_set circle = harness_rank_set_in(stuck->ranks.mem);
@@ -266,6 +280,7 @@ static void judge(struct harness_watch *watch, const struct harness_rank_set *st
     bool is_first = true;
 
     memset(watch->strayed.is, 0, watch->world_size * sizeof *watch->strayed.is);
+    watch->strayed.usual = 0;
     find_turns(watch, &turns);
     watch->is_failed = watch->is_failed || turns.is_failed;
     for (size_t i = 0; !turns.is_failed && i < turns.count; i++) {
@@ -281,7 +296,7 @@ static void judge(struct harness_watch *watch, const struct harness_rank_set *st
             watch->strayed.is[turn->rank] = true;
         }
     }
-    if (is_first && !watch->is_failed) {
+    if (is_first && !watch->is_failed && !ask_messages(watch, stuck)) {
         ask_peers(watch, stuck);
     }
     ddp_mem_free(watch->mem, turns.items);

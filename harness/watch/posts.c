@@ -19,7 +19,7 @@ static size_t add(const struct harness_watch_call *call, size_t group, uint64_t 
 {
     size_t count = 0;
 
-    if (call->is_behind_messages) {
+    if (call->messages != 0) {
         out[count++] =
             (struct harness_watch_post){HARNESS_WATCH_MESSAGES, 0, 2 * call->order, call->thread};
     }
@@ -54,7 +54,7 @@ struct harness_watch_post *harness_watch_collect_posts(const struct harness_watc
         }
     }
     for (uint32_t t = 0; posts != NULL && t < GUEST_THREADS_MAX; t++) {
-        if ((watch->ranks[rank].messages >> t & 1) != 0) {
+        if (watch->ranks[rank].messages[t] != 0) {
             posts[(*out_count)++] =
                 (struct harness_watch_post){HARNESS_WATCH_MESSAGES, 0, UINT64_MAX, t};
         }

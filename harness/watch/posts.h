@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 /* In place of a communicator: between two posts, or behind the last one, the thread has waited for
- * messages. How often is not told. */
+ * messages: how often, the call behind it tells. */
 #define HARNESS_WATCH_MESSAGES SIZE_MAX
 
 struct harness_watch_post {

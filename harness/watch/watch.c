@@ -107,7 +107,7 @@ static void take_post(struct harness_watch *watch, uint32_t rank, const struct g
                                     .micro = (uint16_t)(entry->place >> 32),
                                     .phase = (uint8_t)(entry->place >> 48),
                                     .thread = (uint8_t)entry->thread,
-                                    .is_behind_messages = entry->thread >> 32 != 0};
+                                    .messages = (uint32_t)(entry->thread >> 32)};
     member->posted = entry->arg[1] > member->posted ? entry->arg[1] : member->posted;
 }
 
@@ -445,13 +445,12 @@ static void read_page(struct harness_watch *watch, uint32_t rank)
     self->lost_comms = harness_watch_load(&page->lost_comms);
     self->is_one_thread = harness_watch_load(&page->is_one_thread) != 0;
     self->thread_count = 0;
-    self->messages = 0;
     if (self->lost_count > 0) {
         recount(watch, rank);
     }
     for (uint32_t t = 0; t < GUEST_THREADS_MAX; t++) {
         self->thread_count += harness_watch_load(&page->threads[t].tid) != 0;
-        self->messages |= (uint32_t)(harness_watch_load(&page->threads[t].messages) != 0) << t;
+        self->messages[t] = (uint32_t)harness_watch_load(&page->threads[t].messages);
     }
     read_waits(watch, rank, page);
     harness_watch_read_lanes(watch, rank);

@@ -65,8 +65,8 @@ struct harness_watch_call {
     uint32_t step;
     uint16_t micro;
     uint8_t phase;
-    uint8_t thread;          /* which thread of the rank posted it */
-    bool is_behind_messages; /* that thread has waited for ranks since its last call before */
+    uint8_t thread;    /* which thread of the rank posted it */
+    uint32_t messages; /* so often that thread had waited for ranks since its last call before */
     bool is_done;
     bool is_launched; /* given to a device, */
     uint32_t lane;    /* which shows its way by this lane, place + 1; 0: not at all */
@@ -190,8 +190,9 @@ struct harness_watch_rank {
     uint64_t starved_ns;   /* the driver's: of the time for which others have waited for it now, it
                               was   ready to run for so long and had no CPU */
     uint64_t thread_count; /* threads that have made a call and live */
-    uint32_t messages;     /* bit n: thread n has waited for ranks since its last post */
-    bool is_one_thread;    /* it says that only one thread at a time makes calls */
+    uint32_t messages[GUEST_THREADS_MAX]; /* so often a thread has waited for ranks since its last
+                                             post */
+    bool is_one_thread;                   /* it says that only one thread at a time makes calls */
     bool is_alone;   /* its process has one thread: the driver's, as long as nothing changes */
     bool has_device; /* it has made a communicator of which a device makes the calls */
     bool has_broken; /* a device's call failed, or its communicator was given up */
@@ -236,6 +237,8 @@ struct harness_watch {
         uint32_t stuck;     /* and so many ranks hold each other */
         bool *is;           /* [world_size]; NULL: nothing was found out yet */
         struct harness_watch_wait from;
+        uint32_t messages, usual; /* usual not 0: it waited for ranks so often before that call, and
+                                     always so often before ones like it (unsent.c) */
     } strayed;
 };
 

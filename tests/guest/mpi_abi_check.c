@@ -1,6 +1,6 @@
 /* Holds what the MPI adapter declares for itself against the mpi.h that this is compiled with: with
- * its types the declarations of function.def, collective.def and message.def repeat its own, or do
- * not compile; what things are called is compared when it runs. It needs no MPI_Init. */
+ * its types the declarations of function.def, collective.def, message.def and window.def repeat its
+ * own, or do not compile; what things are called is compared when it runs. It needs no MPI_Init. */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdint.h>
@@ -13,12 +13,15 @@
 #define GUEST_MPI_INFO     MPI_Info
 #define GUEST_MPI_REQUEST  MPI_Request
 #define GUEST_MPI_COUNT    MPI_Count
+#define GUEST_MPI_AINT     MPI_Aint
+#define GUEST_MPI_WIN      MPI_Win
 #define GUEST_MPI_COMMS    MPI_Comm
 #define GUEST_MPI_TYPES    MPI_Datatype
 #define GUEST_MPI_GROUPS   MPI_Group
 #define GUEST_MPI_REQUESTS MPI_Request
 #define GUEST_MPI_MESSAGES MPI_Message
 #define GUEST_MPI_STATUSES MPI_Status
+#define GUEST_MPI_WINS     MPI_Win
 #define GUEST_MPI_COPY     MPI_Comm_copy_attr_function *
 #define GUEST_MPI_DELETE   MPI_Comm_delete_attr_function *
 #include "harness/guest/mpi/abi.h"

@@ -1,9 +1,9 @@
 /* An MPI program whose ranks wait in many ways: for requests that are started again and again, in
  * two threads, for messages.
  *
- * Usage: mpi_waits persistent|threads|ring|chain|gather|anybody [kill|stop|hang|skip|unchecked RANK
- * STEP] unchecked: no rank looks whether what it gets is right mpi_waits --can-start-again: 0, if
- * this MPI can start a persistent collective twice */
+ * Usage: mpi_waits persistent|threads|ring|chain|gather|anybody|window
+ * [kill|stop|hang|skip|unchecked RANK STEP] unchecked: no rank looks whether what it gets is right
+ * mpi_waits --can-start-again: 0, if this MPI can start a persistent collective twice */
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
@@ -200,6 +200,33 @@ static void gather(int step, bool is_of_anybody)
     MPI_Allreduce(&out, &in[0], 1, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
+/* The first two ranks meet in a window, between sums of all. */
+static void windows(void)
+{
+    MPI_Comm pair;
+    MPI_Win window;
+    float *number = NULL;
+
+    MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &pair);
+    if (rank < 2) {
+        MPI_Win_allocate(sizeof *number, sizeof *number, MPI_INFO_NULL, pair, &number, &window);
+    }
+    for (int step = 0; step < STEPS; step++) {
+        float out = (float)(rank + step);
+        float sum = 0;
+
+        if (rank < 2) {
+            fail(step);
+            MPI_Win_fence(0, window);
+        }
+        MPI_Allreduce(&out, &sum, 1, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    }
+    if (rank < 2) {
+        MPI_Win_free(&window);
+        MPI_Comm_free(&pair);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "ring";
@@ -224,6 +251,8 @@ int main(int argc, char **argv)
         threads();
     } else if (strcmp(mode, "persistent") == 0) {
         persistent();
+    } else if (strcmp(mode, "window") == 0) {
+        windows();
     }
     for (int step = 0; step < STEPS; step++) {
         if (strcmp(mode, "ring") == 0) {

@@ -3,8 +3,9 @@
  * started in each step, and a second thread with a communicator of its own. What scenarios/guest
  * asks of several communicators, threads, messages and persistent calls is asked of it.
  *
- * Usage: mpi_mesh [STEPS [opposite|mute RANK STEP]], under mpirun: in that step the rank takes part
- * in the sums in the opposite order, or does not send its message, and goes on no more. */
+ * Usage: mpi_mesh [STEPS [opposite|mute|unsent RANK STEP]], under mpirun: in that step the rank
+ * takes part in the sums in the opposite order, or does not send its message, and goes on no more,
+ * or goes on. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -75,7 +76,7 @@ static void pass_on(struct job *job, int step, float hidden[HIDDEN])
     if (is_now(job, "mute", step)) {
         (void)pause();
     }
-    if (job->rank + 1 < job->size) {
+    if (job->rank + 1 < job->size && !is_now(job, "unsent", step)) {
         (void)MPI_Send(hidden, HIDDEN, MPI_FLOAT, job->rank + 1, step, MPI_COMM_WORLD);
     }
 }

@@ -39,6 +39,9 @@ VARIANTS = {
     "loss_by_world": Variant(
         "mlp_digits.py", "            loss.backward()", "            (loss / world).backward()",
         "the loss is divided by the ranks, as DDP does", "VALUE.SCALED", "divided by the number of ranks"),
+    "loss_by_rank": Variant(
+        "mlp_digits.py", "            loss.backward()", "            (loss * (1 + (rank == 1))).backward()",
+        "rank 1's loss counts twice", "VALUE.SCALED", "rank 1's 2 of a mean over"),
     "wrong_count": Variant(
         "mlp_digits.py", "F.cross_entropy(model(x), y)",
         'F.cross_entropy(model(x), y, reduction="sum") / (args.batch * world)',
@@ -151,6 +154,10 @@ HARMLESS = {
     "sum_by_count": Variant(
         "mlp_digits.py", "F.cross_entropy(model(x), y)", 'F.cross_entropy(model(x), y, reduction="sum") / len(y)',
         "a mean, by hand", "PASS", ""),
+    "sum_by_global_count": Variant(
+        "mlp_digits.py", "F.cross_entropy(model(x), y)",
+        "F.cross_entropy(model(x[:8 * (1 + rank)]), y[:8 * (1 + rank)], reduction=\"sum\") / (4 * (world + 1))",
+        "a mean over the global batch, of which ranks have other shares", "PASS", ""),
     "zeroed_grads": Variant(
         "mlp_digits.py", "optimizer.zero_grad()", "optimizer.zero_grad(set_to_none=False)",
         "gradients are zeros, not gone", "PASS", ""),

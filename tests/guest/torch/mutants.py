@@ -40,6 +40,7 @@ MUTANTS = {
                               "elif self.world > 9:", "reduced_again"),
     "divided_loss_not_seen": ("steps.py", "if self.world > 1 and abs(total * self.world - 1) < 1e-4 and",
                               "if self.world > 9 and abs(total * self.world - 1) < 1e-4 and", "double_division"),
+    "unequal_losses_not_seen": ("steps.py", "if len(weighed) == self.world else []", "if False else []", "loss_by_rank"),
     "updates_not_aligned": ("alike.py", "        if \"updated\" in record:\n", "        if False:\n", "one_of_two_updates"),
     "left_gradients_not_seen": ("alike.py", "    if not all(camps):", "    if True:", "zero_grad_left_out"),
     "updates_not_compared": ("steps.py", "        if wrong:\n            self.find(\"update\",",

@@ -82,7 +82,7 @@ void results_fill(const struct trial *trial, uint32_t rank, void *in, uint64_t i
                             trial->dtype != DDPROVE_GUEST_BF16 &&
                             trial->dtype != DDPROVE_GUEST_F32 && trial->dtype != DDPROVE_GUEST_F64;
     const uint32_t number = trial->is_equal ? 0 : rank;
-    uint32_t state = 12345 + 977 * number;
+    uint32_t state = 12345 + 977 * number + 7919 * trial->seed;
 
     for (uint64_t i = 0; i < in_count; i++) {
         state = trial->is_constant && rank == trial->who ? state : state * 1664525u + 1013904223u;

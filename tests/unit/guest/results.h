@@ -31,6 +31,7 @@ struct trial {
     double bad_input; /* in the last element of `who`'s input, if it is not 0 */
     struct guest_fault fault;
     const char *folder; /* of kept data; NULL: none */
+    uint32_t seed;      /* of what is put in */
 };
 
 struct outcome {

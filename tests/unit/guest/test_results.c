@@ -181,6 +181,24 @@ CT_TEST(results, contributions)
     results_expect(&trial, HARNESS_VERDICT_VALUE_LOST, 1 << 0, "rank 0");
 }
 
+/* A few elements whose sum with random signs is near zero: another sum of them, with other signs,
+ * tells whose contribution it is. It also refutes what explains the first one by chance. */
+CT_TEST(results, two_sums_tell_more)
+{
+    static const uint32_t seeds[] = {42, 329, 1190, 1764, 2051, 2338, 2912};
+    struct trial trial = results_trial(DDPROVE_GUEST_ALL_REDUCE, DDPROVE_GUEST_F32, 4, 10);
+
+    trial.weight[2] = 1;
+    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
+        trial.seed = seeds[i];
+        results_expect(&trial, HARNESS_VERDICT_VALUE_DUPLICATED, 1 << 2, "counted twice");
+    }
+    trial.weight[2] = 0.37;
+    trial.seed = 2064; /* rank 1's contribution times 0.5 changes the first one by as much */
+    results_expect(&trial, HARNESS_VERDICT_VALUE_CORRUPTED, RESULTS_ALL,
+                   "do not tell the ranks apart");
+}
+
 /* Ranks put in the same: whose contribution is missing cannot be told, of two ranks not even
  * whether it is not the whole that was halved. */
 CT_TEST(results, who_cannot_be_told)

@@ -161,3 +161,56 @@ CT_TEST(messages, of_two_ranks)
     (void)fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "2");
     fake_job_close(&job);
 }
+
+/* Before each sum of all every rank takes part in two messages; then rank 1 takes part in `last`
+ * ones and goes on to the sum, and rank 0 waits for one of it, its `own`-th. odd: in that round
+ * rank 1 took part in one more. */
+static void check_unsent(int rounds, int last, int own, int odd, const char *culprits)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 3);
+    job.limits = (struct harness_watch_limits){2000 * MS, 2000 * MS, 0};
+    for (int i = 0; i < rounds; i++) {
+        for (uint32_t r = 0; r < 3; r++) {
+            for (int k = 0; k < (r == 1 && i == odd ? 3 : 2); k++) {
+                fake_message(&job, r, 0);
+            }
+            fake_done(&job, r, 0, fake_post(&job, r, 0, 10, 0));
+        }
+    }
+    for (int k = 0; k < last; k++) {
+        fake_message(&job, 1, 0);
+    }
+    fake_wait(&job, 1, 0, 0, fake_post(&job, 1, 0, 10, 0));
+    fake_message(&job, 2, 0);
+    fake_message(&job, 2, 0);
+    fake_wait(&job, 2, 0, 0, fake_post(&job, 2, 0, 10, 0));
+    for (int k = 1; k < own; k++) {
+        fake_message(&job, 0, 0);
+    }
+    fake_message(&job, 0, guest_wait_pack(1, -1));
+    fake_look(&job, MS);
+    fake_look(&job, job.limits.silent_ns);
+    fake_look(&job, MS);
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_CYCLE, culprits);
+    if (strcmp(culprits, "1") == 0) {
+        CT_CHECK(strstr(job.findings.items[0].text,
+                        "as rank 1 waited for messages 1 time before all_reduce") != NULL);
+    }
+    fake_job_close(&job);
+}
+
+/* Who has not sent one is told by how often it took part in one before: if that was always as
+ * often, often enough, and the one that waits does not wait once more than ever. */
+CT_TEST(messages, one_that_was_not_sent)
+{
+    check_unsent(12, 1, 1, -1, "1");
+    check_unsent(12, 1, 2, -1, "1");
+    check_unsent(12, 1, 3, -1, "0,1");
+    check_unsent(12, 2, 1, -1, "0,1");
+    check_unsent(12, 3, 1, -1, "0,1");
+    check_unsent(7, 1, 1, -1, "0,1");
+    check_unsent(12, 1, 1, 11, "0,1");
+    check_unsent(12, 1, 1, 3, "1");
+}

@@ -150,3 +150,21 @@ def terms_of(roots):
 def weights(parts):
     """How much each part weighs; None if that is not known."""
     return [part["weight"] for part in parts] if parts else None
+
+
+def elements(parts):
+    """Over how many elements the part is taken that weighs most."""
+    return max(parts, key=lambda part: part["weight"])["elements"]
+
+
+def unequal(by_rank):
+    """The ranks whose losses weigh otherwise than they should beside the others', given {rank: (weight, elements)}: those
+    that are no mean, if another one is; else those that are not most ranks' weight, or all. None of them, if all weigh the same, or
+    as much as they have elements, which makes a mean over the global batch of ranks with other numbers of samples."""
+    for values in ([weight for weight, _ in by_rank.values()], [weight / count for weight, count in by_rank.values()]):
+        if all(abs(value - values[0]) <= 1e-4 * abs(values[0]) for value in values):
+            return []
+    weights = {rank: round(weight, 4) for rank, (weight, _) in by_rank.items()}
+    usual = 1 if 1 in weights.values() else max(weights.values(), key=list(weights.values()).count)
+    is_told = usual == 1 or 2 * list(weights.values()).count(usual) > len(weights)
+    return sorted(rank for rank, weight in weights.items() if weight != usual or not is_told)

@@ -399,6 +399,7 @@ class Step:
         """How much the loss's elements weigh in all, with whatever factor the script gave the gradients behind."""
         if any("used" not in record for record in self.records.values()):
             return
+        weighed = {}
         for rank, record in self.records.items():
             factor = self.factor_behind(rank, record)
             weights = [loss.weights(event["terms"]) for event in self.backwards(rank)]
@@ -407,6 +408,8 @@ class Step:
                                "the script changes gradients behind the reduction")
                 continue
             total = factor if any(w is None for w in weights) else factor * sum(max(w) for w in weights)
+            if None not in weights:
+                weighed[rank] = (total, sum(loss.elements(event["terms"]) for event in self.backwards(rank)))
             self.report.count("loss")
             if self.world > 1 and abs(total * self.world - 1) < 1e-4 and (factor != 1 or self.is_divided(rank)):
                 self.find("loss", "VALUE.SCALED", [rank], [],
@@ -418,6 +421,11 @@ class Step:
                           "ranks (summed over them once more?)")
             elif abs(total - 1) > 1e-4:
                 self.report.note(self.step, [rank], f"the loss weighs {total:.6g} of a mean over the samples")
+        odd = loss.unequal(weighed) if len(weighed) == self.world else []
+        if odd:
+            self.find("loss", "VALUE.SCALED", odd, [], "ranks' losses weigh differently: " + ", ".join(
+                f"rank {rank}'s {weight:.6g} of a mean over {count} elements" for rank, (weight, count) in
+                sorted(weighed.items())[:8]))
 
     def is_divided(self, rank):
         """Whether a number divides the loss that can only be that of the ranks: not the number of its parts, and not
