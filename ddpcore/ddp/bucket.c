@@ -127,20 +127,17 @@ static ddp_status alloc_layout(struct ddp_mem *mem, const struct ddp_param *para
     return DDP_OK;
 }
 
-/* PyTorch's first layout. Where buckets will be rebuilt, caps do not count yet. */
+/* PyTorch's first layout. */
 static ddp_status create_pytorch(struct ddp_mem *mem, const struct ddp_param *params,
                                  size_t param_count, const struct ddp_config *config,
                                  struct ddp_layout *out)
 {
-    const bool is_capped = config->find_unused_parameters;
-    const size_t caps[2] = {is_capped ? config->first_bucket_cap_bytes : SIZE_MAX,
-                            is_capped ? config->bucket_cap_bytes : SIZE_MAX};
     int32_t *lists = ddp_mem_array(mem, 2 * param_count, sizeof(*lists));
     size_t bucket_count = 0;
     ddp_status status = lists == NULL ? DDP_E_NOMEM : DDP_OK;
 
     if (status == DDP_OK) {
-        status = ddp_bucket_assign_config(mem, params, param_count, config, NULL, caps, lists,
+        status = ddp_bucket_assign_config(mem, params, param_count, config, NULL, lists,
                                           lists + param_count, &bucket_count);
     }
     if (status == DDP_OK) {
@@ -283,9 +280,12 @@ static void append(const struct ddp_param *params, size_t param_count, const boo
 
 ddp_status ddp_bucket_assign_config(struct ddp_mem *mem, const struct ddp_param *params,
                                     size_t param_count, const struct ddp_config *config,
-                                    const int32_t *walk, const size_t caps[2], int32_t *out_order,
-                                    int32_t *out_sizes, size_t *out_count)
+                                    const int32_t *walk, int32_t *out_order, int32_t *out_sizes,
+                                    size_t *out_count)
 {
+    const bool is_capped = walk != NULL || config->find_unused_parameters;
+    const size_t caps[2] = {is_capped ? config->first_bucket_cap_bytes : SIZE_MAX,
+                            is_capped ? config->bucket_cap_bytes : SIZE_MAX};
     struct kept kept;
     ddp_status status;
 

@@ -45,13 +45,13 @@ DDP_MUST_USE ddp_status ddp_bucket_assign(struct ddp_mem *mem, const struct ddp_
                                           size_t param_count, const int32_t *walk,
                                           const size_t caps[2], int32_t *out_order,
                                           int32_t *out_sizes, size_t *out_count);
-/* The same of a config, whose delayed parameters come last, in buckets of their own. */
+/* The same of a config, whose delayed parameters come last, in buckets of their own, and with its
+ * caps; those do not count yet in a first layout (walk NULL) that will be rebuilt. */
 DDP_MUST_USE ddp_status ddp_bucket_assign_config(struct ddp_mem *mem,
                                                  const struct ddp_param *params, size_t param_count,
                                                  const struct ddp_config *config,
-                                                 const int32_t *walk, const size_t caps[2],
-                                                 int32_t *out_order, int32_t *out_sizes,
-                                                 size_t *out_count);
+                                                 const int32_t *walk, int32_t *out_order,
+                                                 int32_t *out_sizes, size_t *out_count);
 /* The layout that such a list describes. Errors: E_INVALID (it does not hold each parameter once,
  * or a bucket is empty or of several types), E_NOMEM. */
 DDP_MUST_USE ddp_status ddp_layout_adopt(struct ddp_mem *mem, const struct ddp_param *params,

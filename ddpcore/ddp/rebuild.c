@@ -40,14 +40,13 @@ static ddp_status broadcast(struct ddp *ddp, uint32_t index, int32_t *values, si
 /* Rank 0's own list, from its order. */
 static ddp_status propose(struct ddp *ddp, struct proposal *proposal)
 {
-    const size_t caps[2] = {ddp->config.first_bucket_cap_bytes, ddp->config.bucket_cap_bytes};
     struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
     size_t bucket_count = 0;
     bool is_skipped = false;
 
     DDP_ASSERT(ddp->ready_order_count == ddp->param_count);
     DDP_TRY(ddp_bucket_assign_config(ddp->group->env->mem, ddp->params, ddp->param_count,
-                                     &ddp->config, ddp->ready_order, caps, proposal->order,
+                                     &ddp->config, ddp->ready_order, proposal->order,
                                      proposal->sizes, &bucket_count));
     proposal->order[ddp->param_count] = (int32_t)bucket_count;
     context.data = proposal->order;

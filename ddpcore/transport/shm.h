@@ -24,7 +24,8 @@ struct ddp_shm_config {
     uint32_t slot_count;         /* messages in flight per ordered pair; 0 = 16 */
 };
 /* Collective over the members: returns on each once all have attached.
- * Errors: E_TIMEOUT, E_PEER_DIED (store->dead_rank says who), E_SYSTEM. */
+ * Errors: E_INVALID (more than DDP_SHM_MEMBERS_MAX; others hear of the count), E_TIMEOUT,
+ * E_PEER_DIED (store->dead_rank says who), E_SYSTEM. */
 DDP_MUST_USE ddp_status ddp_shm_create(struct ddp_env *env, struct ddp_store *store,
                                        const struct ddp_shm_config *config, uint64_t deadline_ns,
                                        struct ddp_transport **out, struct ddp_err *err);

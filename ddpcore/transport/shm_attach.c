@@ -289,6 +289,11 @@ ddp_status ddp_shm_create(struct ddp_env *env, struct ddp_store *store,
     /* Before anything is sized by a count that may be wrong. */
     DDP_TRY(ddp_store_enroll(env, store, config->group_name, config->member, config->member_count,
                              deadline_ns, err));
+    if (config->member_count > DDP_SHM_MEMBERS_MAX) {
+        return ddp_err_set(err, DDP_E_INVALID, "group %s: member %u of %u, at most %u in memory",
+                           config->group_name, config->member, config->member_count,
+                           DDP_SHM_MEMBERS_MAX);
+    }
     endpoint = ddp_mem_array(env->mem, 1, sizeof(*endpoint));
     if (endpoint == NULL) {
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for a shared segment");

@@ -417,7 +417,7 @@ static bool plan_tasks(struct cli_cells *cells)
             }
         }
     }
-    return true;
+    return !cells->options->is_covering || cli_cells_cover(cells) == DDP_OK;
 }
 
 /* What stands behind "--" is the program of every scenario. Returns 0, or an exit code. */

@@ -13,6 +13,7 @@ struct cli_cells {
     char **refusals;                    /* [files.count]: why none of its cells is run, or NULL */
     struct cli_task *tasks;             /* in order of files, cells, drivers, seeds */
     size_t task_count, task_capacity;
+    size_t left_out_count;      /* by --cells covering */
     struct harness_cards cards; /* once is_probed */
     bool is_probed;
     bool is_mpirun_asked;
@@ -25,6 +26,12 @@ struct cli_cells {
 int cli_cells_load(struct cli_cells *cells, const struct cli_options *options);
 /* Make the tasks, with run folders in out_dir. The same results as above. */
 int cli_cells_plan(struct cli_cells *cells, const char *out_dir);
+/* cover.c, for cli_cells_plan (--cells covering). Drops tasks, so that of those that can be run
+ * here there remain on each driver: one at least of each scenario, each value of each of its axes,
+ * each pair of collective and ranks of its family (the id up to the first dot). Tasks that are
+ * skipped remain. The choice depends on the scenarios alone, and on what can be run. Errors:
+ * E_NOMEM. */
+DDP_MUST_USE ddp_status cli_cells_cover(struct cli_cells *cells);
 /* Also after a load that failed. */
 void cli_cells_fini(struct cli_cells *cells);
 

@@ -82,6 +82,7 @@ struct cli_options {
     bool has_worlds, has_counts; /* coll --worlds, --counts */
     bool is_full, is_in_place;   /* coll --full, --in-place */
     bool is_kept_failed;         /* --keep failed */
+    bool is_covering;            /* --cells covering */
     char **command;              /* exec: what is behind "--", ends with NULL; NULL: nothing */
     uint64_t ranks;              /* --ranks; 0: not given */
     uint64_t limit_s;            /* --limit; 0: not given */

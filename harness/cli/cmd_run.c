@@ -346,6 +346,10 @@ static int run_cells(struct run *run)
                       sigabbrev_np(signal_number), done, run->cells.task_count);
     }
     ddp_text_init(&text, ddp_mem_system());
+    if (run->cells.left_out_count > 0) {
+        ddp_text_add(&text, "--cells covering: %zu cells, %zu more were left out\n",
+                     run->cells.task_count, run->cells.left_out_count);
+    }
     harness_report_summary(&run->counts, &text);
     (void)fputs(ddp_text_str(&text), stdout);
     (void)fflush(stdout);

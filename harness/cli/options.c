@@ -347,6 +347,14 @@ static int set_keep(struct cli_options *options, const char *text)
     return 0;
 }
 
+static int set_cells(struct cli_options *options, const char *text)
+{
+    options->is_covering = strcmp(text, "covering") == 0;
+    return options->is_covering || strcmp(text, "all") == 0
+               ? 0
+               : cli_usage_error("--cells is all or covering, not \"%s\"", text);
+}
+
 /* Options without an argument. */
 #define FLAG(name, member)                                         \
     static int name(struct cli_options *options, const char *text) \
@@ -467,6 +475,9 @@ const struct cli_option cli_option_table[] = {
      "XDG_CACHE_HOME or ~/.cache); of export: its files"},
     {"keep", "all|failed", 0, CLI_RUN, set_keep,
      "failed: of a cell that passes in sim only verdict.json is\nwritten (default: all)"},
+    {"cells", "all|covering", 0, CLI_RUN, set_cells,
+     "covering: so few cells that each scenario still has every value\nof every axis, and each "
+     "family every pair of collective and\nranks (default: all)"},
     {"json", "FILE", 0, CLI_RUN | CLI_EXEC | CLI_DIAGNOSE | CLI_COLL, set_json,
      "write all verdicts, as one JSON object"},
     {"scenario", "FILE", 0, CLI_DIAGNOSE, set_scenario,

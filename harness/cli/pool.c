@@ -168,6 +168,7 @@ static void work(const struct pool *pool, const struct worker *worker, pid_t par
 
 static json_t *error_verdict(const struct cli_task *task, const char *text)
 {
+    DDP_ASSERT(task != NULL);
     return harness_cell_unjudged(task->plan, &task->config, HARNESS_OUTCOME_ERROR, text);
 }
 
@@ -360,6 +361,7 @@ static void end_workers(struct pool *pool)
 /* Give the worker something to do, or take what it has done. NULL: no task has its verdict now. */
 static struct cli_task *serve(struct pool *pool, struct worker *worker)
 {
+    DDP_ASSERT(pool->tasks != NULL || pool->task_count == 0);
     if (worker->first < worker->over) {
         return &pool->tasks[worker->first++];
     }

@@ -306,6 +306,20 @@ static void place_failure(const struct harness_emulation *e, ddp_status status,
     }
 }
 
+/* What a rank's own failure was in: a call, or the rendezvous, where it has verdicts of its own. */
+static void settle_failure(const struct harness_emulation *e, ddp_status status,
+                           struct harness_finding *finding)
+{
+    place_failure(e, status, finding);
+    if (finding->verdict == HARNESS_VERDICT_CRASH_EXITED &&
+        finding->phase == (int32_t)DDP_PHASE_RENDEZVOUS) {
+        finding->verdict = status == DDP_E_NOT_FOUND || status == DDP_E_PARSE
+                               ? HARNESS_VERDICT_LAUNCH_ENVIRONMENT
+                               : HARNESS_VERDICT_LAUNCH_CONNECT;
+    }
+    harness_subject_set_op(e, harness_subject_open_seq(e, &finding->culprits), finding);
+}
+
 static ddp_status add(const struct harness_emulation *e, size_t rule, const struct reports *reports,
                       struct harness_findings *out, struct ddp_err *err)
 {
@@ -336,14 +350,7 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
         what = "there is no checkpoint to restore";
     }
     if (is_failure(finding.verdict)) {
-        place_failure(e, status, &finding);
-        if (finding.verdict == HARNESS_VERDICT_CRASH_EXITED &&
-            finding.phase == (int32_t)DDP_PHASE_RENDEZVOUS) {
-            finding.verdict = status == DDP_E_NOT_FOUND || status == DDP_E_PARSE
-                                  ? HARNESS_VERDICT_LAUNCH_ENVIRONMENT
-                                  : HARNESS_VERDICT_LAUNCH_CONNECT;
-        }
-        harness_subject_set_op(e, harness_subject_open_seq(e, &finding.culprits), &finding);
+        settle_failure(e, status, &finding);
     } else {
         harness_subject_set_op(e, reports->seq, &finding);
     }

@@ -133,14 +133,7 @@ static ddp_status open_store(void *context, struct ddp_env *env, uint64_t deadli
     return status;
 }
 
-/* Who is in a group. */
-struct members {
-    const char *name;
-    uint32_t member, count;
-    const uint32_t *ranks; /* NULL: all */
-};
-
-static ddp_status open_shm(const struct members *members, struct ddp_env *env,
+static ddp_status open_shm(const struct harness_rank_members *members, struct ddp_env *env,
                            struct ddp_store *store, uint64_t deadline_ns,
                            struct ddp_transport **out, struct ddp_err *err)
 {
@@ -153,8 +146,9 @@ static ddp_status open_shm(const struct members *members, struct ddp_env *env,
 }
 
 /* A rank listens where this host reaches the rendezvous from, and nowhere else. */
-static ddp_status open_tcp(const struct rank_process *self, const struct members *members,
-                           struct ddp_env *env, struct ddp_store *store, uint64_t deadline_ns,
+static ddp_status open_tcp(const struct rank_process *self,
+                           const struct harness_rank_members *members, struct ddp_env *env,
+                           struct ddp_store *store, uint64_t deadline_ns,
                            struct ddp_transport **out, struct ddp_err *err)
 {
     char address[64];
@@ -169,10 +163,11 @@ static ddp_status open_tcp(const struct rank_process *self, const struct members
     return ddp_tcp_create(env, store, &config, deadline_ns, out, err);
 }
 
-static ddp_status open_members(const struct rank_process *self, const struct members *members,
-                               struct ddp_env *env, struct ddp_store *store, uint64_t deadline_ns,
+static ddp_status open_members(void *context, struct ddp_env *env, struct ddp_store *store,
+                               const struct harness_rank_members *members, uint64_t deadline_ns,
                                struct ddp_transport **out, struct ddp_err *err)
 {
+    const struct rank_process *self = context;
     ddp_status status;
 
     /* Returns once all ranks have attached: a rank in here waits for those that are not. */
@@ -189,32 +184,10 @@ static ddp_status open_transport(void *context, struct ddp_env *env, struct ddp_
                                  struct ddp_err *err)
 {
     const struct rank_process *self = context;
-    const struct members world = {"world", self->rendezvous.rank, self->rendezvous.world_size,
-                                  NULL};
+    const struct harness_rank_members world = {"world", self->rendezvous.rank,
+                                               self->rendezvous.world_size, NULL};
 
-    return open_members(self, &world, env, store, deadline_ns, out, err);
-}
-
-static ddp_status open_survivors(void *context, struct ddp_env *env, struct ddp_store *store,
-                                 const uint32_t *ranks, uint32_t rank_count, uint32_t member,
-                                 uint64_t deadline_ns, struct ddp_transport **out,
-                                 struct ddp_err *err)
-{
-    const struct members survivors = {"survivors", member, rank_count, ranks};
-
-    return open_members(context, &survivors, env, store, deadline_ns, out, err);
-}
-
-static ddp_status open_subgroup(void *context, struct ddp_env *env, struct ddp_store *store,
-                                const char *name, const uint32_t *ranks, uint32_t rank_count,
-                                uint32_t member, uint64_t deadline_ns, struct ddp_transport **out,
-                                struct ddp_err *err)
-{
-    char whole[HARNESS_GROUP_NAME_BYTES + 16];
-    const struct members members = {whole, member, rank_count, ranks};
-
-    (void)snprintf(whole, sizeof whole, "group/%s", name);
-    return open_members(context, &members, env, store, deadline_ns, out, err);
+    return open_members(context, env, store, &world, deadline_ns, out, err);
 }
 
 static ddp_status open_process(struct rank_process *self, struct ddp_err *err)
@@ -295,8 +268,8 @@ static int rank_main(void)
         .program_hash = number_of("DDPROVE_PROGRAM_HASH"),
         .is_fast = number_of("DDPROVE_FAST") != 0,
         .has_threads = true};
-    const struct harness_rank_wiring wiring = {&self,          open_store,    open_transport,
-                                               open_survivors, open_subgroup, count_descriptors};
+    const struct harness_rank_wiring wiring = {&self, open_store, open_transport, open_members,
+                                               count_descriptors};
     struct ddp_err err = {""};
     ddp_status status = open_process(&self, &err);
 

@@ -1,5 +1,7 @@
 /* job.groups: beside the group of all ranks this rank joins those that it is in, as a trainer on
  * the core does with ddp_subgroup_open. All groups of a rank count their collectives together. */
+#include <stdio.h>
+
 #include "harness/rank/session.h"
 
 static ddp_status open_one(struct harness_session *session,
@@ -9,15 +11,17 @@ static ddp_status open_one(struct harness_session *session,
 {
     const bool is_strict = session->plan->job.semantics != HARNESS_SEMANTICS_PYTORCH;
     const uint32_t member = harness_group_member(group, session->env->rank);
+    char name[HARNESS_GROUP_NAME_BYTES + 16];
+    const struct harness_rank_members members = {name, member, group->rank_count, group->ranks};
     struct ddp_transport *transport;
     struct ddp_coll *coll;
 
     if (member == group->rank_count) {
         return DDP_OK;
     }
-    DDP_TRY(wiring->subgroup(wiring->context, session->env, session->store, group->name,
-                             group->ranks, group->rank_count, member, deadline_ns, &transport,
-                             session->err));
+    (void)snprintf(name, sizeof name, "group/%s", group->name);
+    DDP_TRY(wiring->members(wiring->context, session->env, session->store, &members, deadline_ns,
+                            &transport, session->err));
     DDP_TRY(harness_session_open_subgroup(session, group, is_strict, transport, &coll));
     ddp_group_init(out, session->env, coll,
                    is_strict ? DDP_SEMANTICS_STRICT : DDP_SEMANTICS_PYTORCH,

@@ -212,7 +212,7 @@ ddp_status harness_session_load_hook(struct harness_session *session)
     return status;
 }
 
-void harness_session_count_hook(struct harness_session *session)
+void harness_session_set_hook_steps(struct harness_session *session)
 {
     size_t count = 0;
     const struct ddp_param *state = ddp_hook_state(session->ddp, &count);

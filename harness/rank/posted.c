@@ -27,8 +27,10 @@ static ddp_status post(struct harness_session *session, const struct turn *turn,
                                        .input = input,
                                        .output = output,
                                        .elem_count = turn->posted.elem_count};
-    ddp_status status = ddp_group_run(turn->group, &args);
+    ddp_status status;
 
+    DDP_ASSERT(turn->group != NULL);
+    status = ddp_group_run(turn->group, &args);
     if (status != DDP_OK && turn->group->failure.status != DDP_OK) {
         ddp_group_follow(&session->group, turn->group);
     }
@@ -40,7 +42,7 @@ static void record_taken(const struct harness_session *session, const struct tur
                          const void *output)
 {
     const struct harness_posted *posted = &turn->posted;
-    const uint64_t seq = turn->group->run_work.seq;
+    const uint64_t seq = turn->group != NULL ? turn->group->run_work.seq : 0;
     const size_t size_bytes =
         posted->elem_count * ddp_dtype_size_bytes(posted->dtype) *
         ddp_coll_output_blocks(posted->kind, turn->size, turn->member == posted->root);

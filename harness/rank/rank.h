@@ -34,6 +34,13 @@ struct harness_rank_options {
     const struct ref_data *data; /* the dataset, shared read-only; NULL: the rank opens its own */
 };
 
+/* Who is in a group, of whom env->rank is number `member`. */
+struct harness_rank_members {
+    const char *name;
+    uint32_t member, count;
+    const uint32_t *ranks; /* rising; NULL: all of the world */
+};
+
 /* How a rank reaches the others; supplied by the driver. */
 struct harness_rank_wiring {
     void *context;
@@ -43,16 +50,10 @@ struct harness_rank_wiring {
     /* Transport endpoint of the whole world; called once, after the store. */
     ddp_status (*transport)(void *context, struct ddp_env *env, struct ddp_store *store,
                             uint64_t deadline_ns, struct ddp_transport **out, struct ddp_err *err);
-    /* Endpoint of a group of some ranks of the world, rising, of which env->rank is number
-     * `member`; once, after a loss. */
-    ddp_status (*regroup)(void *context, struct ddp_env *env, struct ddp_store *store,
-                          const uint32_t *ranks, uint32_t rank_count, uint32_t member,
-                          uint64_t deadline_ns, struct ddp_transport **out, struct ddp_err *err);
-    /* The same of a group of some ranks beside that of all; once for each name. */
-    ddp_status (*subgroup)(void *context, struct ddp_env *env, struct ddp_store *store,
-                           const char *name, const uint32_t *ranks, uint32_t rank_count,
-                           uint32_t member, uint64_t deadline_ns, struct ddp_transport **out,
-                           struct ddp_err *err);
+    /* The same of a group of some ranks of the world; once for each name. */
+    ddp_status (*members)(void *context, struct ddp_env *env, struct ddp_store *store,
+                          const struct harness_rank_members *members, uint64_t deadline_ns,
+                          struct ddp_transport **out, struct ddp_err *err);
     /* Open descriptors of the rank's process; NULL: it has none of its own. */
     uint64_t (*count_descriptors)(void);
 };

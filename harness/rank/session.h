@@ -65,10 +65,9 @@ struct harness_session {
 
     struct ddp_store *store;
     struct ddp_group group;
-    bool is_group;
-    struct ddp_group
-        groups[HARNESS_GROUPS_MAX]; /* job.groups; of those that it is in, coll != NULL */
-    uint64_t numbers;               /* of the last collective of all groups: they count together */
+    /* job.groups; of those that it is in, coll != NULL */
+    struct ddp_group groups[HARNESS_GROUPS_MAX];
+    uint64_t numbers; /* of the last collective of all groups: they count together */
     struct harness_schedule_dump dump;
     struct harness_plugin_emitter plugin; /* if the plan's collective is one */
     struct harness_opaque_mover opaque;   /* if it is one that moves the data itself */
@@ -84,9 +83,8 @@ struct harness_session {
     struct ddp_hook *hook; /* or NULL */
     struct ddp_mixed_precision mixed;
     struct ddp *ddp;
-    bool is_batch_norm_synced; /* over all ranks' batches: */
-    struct ddp_batch_norm *batch_norm;
-    struct ref_exchange exchange; /* the model's */
+    struct ddp_batch_norm *batch_norm; /* over all ranks' batches, if is_batch_norm_synced */
+    struct ref_exchange exchange;      /* the model's */
 
     struct ddp_param *params; /* the model's */
     size_t param_count;
@@ -106,9 +104,7 @@ struct harness_session {
     uint64_t first_step;             /* steps that the restored checkpoint had completed */
     uint64_t steps_done;             /* completed in all */
     int64_t batch_shift; /* so many batches a fault skipped, less those it made this rank repeat */
-    bool is_clip_early;  /* gradients are clipped before they are reduced */
     int64_t untimely;    /* the number of a call that comes at a wrong time; 0: none (untimely.c) */
-    bool is_resuming;    /* of another number of ranks, and it says where samples go on */
     /* job.on_loss: continue: the buffers as they were when the step `kept_step` began, which is
      * done again if nobody completes it. */
     void **kept_buffers; /* [tensor_count - param_count] */
@@ -119,6 +115,9 @@ struct harness_session {
     struct harness_plan *own_plan; /* NULL: nothing was lost, or it did not go on */
     struct harness_rank_options own_options;
     char *own_dir;
+    bool is_group, is_batch_norm_synced; /* `group`, batch_norm are there */
+    bool is_clip_early;                  /* gradients are clipped before they are reduced */
+    bool is_resuming; /* of another number of ranks, and it says where samples go on */
     bool is_parted;   /* this rank has passed the last barrier */
     bool is_left_out; /* a SKIP before the group existed: the rank leaves at once */
 };
@@ -224,7 +223,7 @@ DDP_MUST_USE ddp_status harness_session_save_hook(struct harness_session *sessio
                                                   struct ddp_state_dict *dict);
 DDP_MUST_USE ddp_status harness_session_load_hook(struct harness_session *session);
 /* Survivors begin with a hook that has kept nothing, and counts passes as the job counts steps. */
-void harness_session_count_hook(struct harness_session *session);
+void harness_session_set_hook_steps(struct harness_session *session);
 /* Post-local SGD: the parameters' averages over ranks, if they are due behind the step. */
 DDP_MUST_USE ddp_status harness_session_average(struct harness_session *session, uint32_t step);
 /* batch_norm.c: the model's BatchNorms exchange their statistics, if the plan says so. */

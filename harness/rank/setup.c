@@ -390,7 +390,7 @@ ddp_status harness_session_reopen(struct harness_session *session, struct ddp_tr
     DDP_TRY(harness_session_open_reader(session));
     harness_session_phase(session, DDP_PHASE_INIT);
     DDP_TRY(wrap_model(session));
-    harness_session_count_hook(session);
+    harness_session_set_hook_steps(session);
     return DDP_OK;
 }
 

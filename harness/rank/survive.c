@@ -133,6 +133,7 @@ static ddp_status regroup(struct harness_session *session, const struct harness_
 {
     struct ddp_env *env = session->env;
     struct harness_continuation who;
+    struct harness_rank_members survivors;
     struct ddp_transport *transport = NULL;
     uint64_t deadline_ns;
 
@@ -147,8 +148,9 @@ static ddp_status regroup(struct harness_session *session, const struct harness_
     ddp_recorder_event(env->recorder, DDP_EVENT_GROUP_CHANGED, roll->member, roll->count,
                        who.first_step, who.source, 0);
     deadline_ns = ddp_clock_deadline_ns(env->clock, session->plan->job.timeout_ns);
-    DDP_TRY(wiring->regroup(wiring->context, env, session->store, roll->ranks, roll->count,
-                            roll->member, deadline_ns, &transport, session->err));
+    survivors = (struct harness_rank_members){"survivors", roll->member, roll->count, roll->ranks};
+    DDP_TRY(wiring->members(wiring->context, env, session->store, &survivors, deadline_ns,
+                            &transport, session->err));
     env->rank = roll->member;
     env->world_size = roll->count;
     return harness_session_reopen(session, transport);

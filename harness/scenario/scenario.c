@@ -120,10 +120,17 @@ static ddp_status parse_cells(struct harness_reader *reader, const struct harnes
     struct seen seen = {NULL, NULL, 0};
 
     out->plans = ddp_mem_array(reader->keep, matrix->cell_count, sizeof(*out->plans));
+    out->cells = ddp_mem_array(reader->keep, matrix->cell_count, sizeof(*out->cells));
+    out->axis_sizes = ddp_mem_array(reader->keep, matrix->axis_count + 1, sizeof(*out->axis_sizes));
     seen.hashes = ddp_mem_array(reader->scratch, matrix->cell_count, sizeof(*seen.hashes));
     seen.texts = ddp_mem_array(reader->scratch, matrix->cell_count, sizeof(*seen.texts));
-    if (out->plans == NULL || seen.hashes == NULL || seen.texts == NULL) {
+    if (out->plans == NULL || out->cells == NULL || out->axis_sizes == NULL ||
+        seen.hashes == NULL || seen.texts == NULL) {
         return ddp_err_set(reader->err, DDP_E_NOMEM, "%.200s: out of memory", reader->path);
+    }
+    out->axis_count = matrix->axis_count;
+    for (size_t i = 0; i < matrix->axis_count; i++) {
+        out->axis_sizes[i] = matrix->axes[i].values->count;
     }
     for (size_t i = 0; i < matrix->cell_count; i++) {
         struct harness_plan *plan = &out->plans[out->plan_count];
@@ -134,6 +141,7 @@ static ddp_status parse_cells(struct harness_reader *reader, const struct harnes
 
         memset(plan, 0, sizeof(*plan));
         plan->pool = out->pool;
+        out->cells[out->plan_count] = i;
         DDP_TRY(harness_matrix_cell(reader, matrix, i, &tree, &cell));
         status = parse_plan(reader, tree, cell, purpose, plan);
         if (status == DDP_OK) {
@@ -193,6 +201,17 @@ out:
     }
     ddp_mem_pool_destroy(scratch);
     return status;
+}
+
+size_t harness_scenario_value(const struct harness_scenario *scenario, size_t plan, size_t axis)
+{
+    size_t cells_below = 1;
+
+    DDP_ASSERT(plan < scenario->plan_count && axis < scenario->axis_count);
+    for (size_t i = axis + 1; i < scenario->axis_count; i++) {
+        cells_below *= scenario->axis_sizes[i];
+    }
+    return scenario->cells[plan] / cells_below % scenario->axis_sizes[axis];
 }
 
 void harness_scenario_fini(struct harness_scenario *scenario)

@@ -13,6 +13,9 @@ extern "C" {
 struct harness_scenario {
     struct harness_plan *plans; /* one a cell, equal cells dropped */
     size_t plan_count;
+    size_t *cells; /* of each plan: its number among all cells, the first axis outermost */
+    size_t *axis_sizes;
+    size_t axis_count; /* 0 if there is no matrix */
     struct ddp_mem_pool *pool;
 };
 
@@ -24,6 +27,8 @@ DDP_MUST_USE ddp_status harness_scenario_parse(const char *text, size_t size_byt
                                                size_t set_count, struct harness_scenario *out,
                                                struct ddp_err *err);
 void harness_scenario_fini(struct harness_scenario *scenario);
+/* Which of an axis's values a plan has: 0 to axis_sizes[axis] - 1. */
+size_t harness_scenario_value(const struct harness_scenario *scenario, size_t plan, size_t axis);
 /* JSON Schema of the format, from the same rows as the parser. */
 void harness_scenario_schema(struct ddp_text *out);
 /* The key table as Markdown, for scenarios/README.md. */

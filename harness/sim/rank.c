@@ -171,50 +171,33 @@ static ddp_status wire_transport(void *context, struct ddp_env *env, struct ddp_
     return status == DDP_OK ? DDP_OK : ddp_err_set(err, status, "no end on the simulated net");
 }
 
-static ddp_status join_some(struct harness_sim_rank *rank, struct ddp_env *env,
-                            struct ddp_store *store, const char *name, const uint32_t *ranks,
-                            uint32_t rank_count, uint32_t member, uint64_t deadline_ns,
-                            struct ddp_transport **out, struct ddp_err *err)
+static ddp_status wire_members(void *context, struct ddp_env *env, struct ddp_store *store,
+                               const struct harness_rank_members *members, uint64_t deadline_ns,
+                               struct ddp_transport **out, struct ddp_err *err)
 {
+    struct harness_sim_rank *rank = context;
     ddp_status status;
 
     ddp_recorder_wait_begin(env->recorder, DDP_WAIT_STORE, 0);
-    status = ddp_store_enroll(env, store, name, member, rank_count, deadline_ns, err);
+    status = ddp_store_enroll(env, store, members->name, members->member, members->count,
+                              deadline_ns, err);
     if (status == DDP_OK) {
-        status = ddp_store_barrier(env, store, name, rank_count, deadline_ns);
+        status = ddp_store_barrier(env, store, members->name, members->count, deadline_ns);
     }
     ddp_recorder_wait_end(env->recorder);
     if (status == DDP_E_MEMBER) {
         return status;
     }
     if (status != DDP_OK) {
-        return ddp_err_set(err, status, "not all of %u ranks came to %s", rank_count, name);
+        return ddp_err_set(err, status, "not all of %u ranks came to %s", members->count,
+                           members->name);
     }
-    status = ddp_loop_create(rank->sim->net, env, name, member, rank_count, ranks, out);
+    status = ddp_loop_create(rank->sim->net, env, members->name, members->member, members->count,
+                             members->ranks, out);
     if (status == DDP_OK) {
         status = harness_injector_transport(rank->injector, out);
     }
     return status == DDP_OK ? DDP_OK : ddp_err_set(err, status, "no end on the simulated net");
-}
-
-static ddp_status wire_regroup(void *context, struct ddp_env *env, struct ddp_store *store,
-                               const uint32_t *ranks, uint32_t rank_count, uint32_t member,
-                               uint64_t deadline_ns, struct ddp_transport **out,
-                               struct ddp_err *err)
-{
-    return join_some(context, env, store, "survivors", ranks, rank_count, member, deadline_ns, out,
-                     err);
-}
-
-static ddp_status wire_subgroup(void *context, struct ddp_env *env, struct ddp_store *store,
-                                const char *name, const uint32_t *ranks, uint32_t rank_count,
-                                uint32_t member, uint64_t deadline_ns, struct ddp_transport **out,
-                                struct ddp_err *err)
-{
-    char whole[HARNESS_GROUP_NAME_BYTES + 16];
-
-    (void)snprintf(whole, sizeof whole, "group/%s", name);
-    return join_some(context, env, store, whole, ranks, rank_count, member, deadline_ns, out, err);
 }
 
 /* The error message that a real rank would have printed into its log. */
@@ -249,11 +232,8 @@ void harness_sim_rank_main(void *context)
     struct harness_sim_rank *rank = context;
     struct ddp_err err = {.text = ""};
     struct harness_sim *sim = rank->sim;
-    const struct harness_rank_wiring wiring = {.context = rank,
-                                               .store = wire_store,
-                                               .transport = wire_transport,
-                                               .regroup = wire_regroup,
-                                               .subgroup = wire_subgroup};
+    const struct harness_rank_wiring wiring = {
+        .context = rank, .store = wire_store, .transport = wire_transport, .members = wire_members};
     ddp_status status =
         harness_rank_run(&rank->env, sim->config->plan, &sim->options, &wiring, &err);
     int code = status == DDP_OK ? 0 : 1;

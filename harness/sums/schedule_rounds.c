@@ -81,6 +81,26 @@ static void check_turns(struct rounds *rounds, uint32_t rank, uint32_t *last)
     }
 }
 
+/* What one step waits for; arrived, first: of check_member. */
+static void check_waits(struct rounds *rounds, uint32_t rank, size_t s, uint32_t *arrived,
+                        uint32_t *first)
+{
+    const struct harness_schedule *member = rounds->set->member[rank];
+    const struct harness_schedule_step *step = &member->steps[s];
+
+    for (uint32_t d = 0; rounds->is_right && d < step->dep_count; d++) {
+        uint32_t dep = step->dep[d];
+        uint32_t round = member->steps[dep].round;
+
+        DDP_ASSERT(dep < s);
+        if (round > step->round) {
+            refuse(rounds, rank, s, step->round, " and waits for a step of round ", round);
+        }
+        arrived[s] = arrived[dep] > arrived[s] ? arrived[dep] : arrived[s];
+        first[dep] = step->round < first[dep] ? step->round : first[dep];
+    }
+}
+
 /* Of one member: steps and what they wait for. arrived[step]: 1 + the round of the last message
  * that is waited for on the way to the step; first[step]: the first round of one that waits for it,
  * or NEVER. */
@@ -95,17 +115,7 @@ static void check_member(struct rounds *rounds, uint32_t rank, uint32_t *arrived
     for (size_t s = 0; rounds->is_right && s < member->step_count; s++) {
         const struct harness_schedule_step *step = &member->steps[s];
 
-        for (uint32_t d = 0; rounds->is_right && d < step->dep_count; d++) {
-            uint32_t dep = step->dep[d];
-            uint32_t round = member->steps[dep].round;
-
-            DDP_ASSERT(dep < s);
-            if (round > step->round) {
-                refuse(rounds, rank, s, step->round, " and waits for a step of round ", round);
-            }
-            arrived[s] = arrived[dep] > arrived[s] ? arrived[dep] : arrived[s];
-            first[dep] = step->round < first[dep] ? step->round : first[dep];
-        }
+        check_waits(rounds, rank, s, arrived, first);
         if (rounds->is_right && step->kind == HARNESS_STEP_SEND && arrived[s] > step->round) {
             refuse(rounds, rank, s, step->round,
                    " and sends what comes in that round, or later: in ", arrived[s] - 1);
@@ -114,7 +124,14 @@ static void check_member(struct rounds *rounds, uint32_t rank, uint32_t *arrived
             arrived[s] = step->round + 1;
         }
     }
-    /* What moves no message runs as soon as it can, or just when it is needed. */
+}
+
+/* What moves no message runs as soon as it can, or just when it is needed. first: of
+ * check_member. */
+static void check_moves(struct rounds *rounds, uint32_t rank, const uint32_t *first)
+{
+    const struct harness_schedule *member = rounds->set->member[rank];
+
     for (size_t s = 0; rounds->is_right && s < member->step_count; s++) {
         const struct harness_schedule_step *step = &member->steps[s];
         uint32_t soonest = 0;
@@ -136,6 +153,7 @@ static void check_members(struct rounds *rounds, uint32_t *arrived, uint32_t *fi
     for (uint32_t r = 0; rounds->is_right && r < rounds->set->size; r++) {
         check_turns(rounds, r, last);
         check_member(rounds, r, arrived, first);
+        check_moves(rounds, r, first);
     }
 }
 

@@ -198,6 +198,34 @@ ends 3 coll show ring --svg missing/c.svg
 ends 4 coll check ring --worlds 60-64 --counts 200-300 --budget 1
 grep -qF '(the time was up)' out || fail "coll check does not say that it stopped: $(head -1 out)"
 
+# --cells covering: of each scenario every value of every axis, of a family every pair of collective and ranks.
+pairs='matrix: {job.ranks: [1, 2], job.collective: [linear, ring]}'
+for name in first second; do
+    printf '# Four cells.\nid: pair.%s\n%s\nexpect: {verdict: NONE}\n%s\n' $name "$job" "$pairs" >$name.yaml
+done
+printf '# Twelve cells.\nid: own.twelve\n%s\nexpect: {verdict: NONE}\n%s\n' "$job" \
+    'matrix: {job.seed: [1, 2, 3], job.batch_per_rank: [1, 2], job.steps: [1, 2]}' >twelve.yaml
+says '4 passed, 0 failed' run first.yaml --driver sim --out o --cells covering
+says '--cells covering: 4 cells, 4 more were left out' run first.yaml second.yaml --driver sim --out o --cells covering -v
+for pair in ranks=1,job.collective=linear ranks=1,job.collective=ring ranks=2,job.collective=linear ranks=2,job.collective=ring; do
+    grep -qF "$pair" out || fail "--cells covering: no cell of the family has $pair: $(cat out)"
+done
+# The other family has all four pairs to itself.
+printf '# Four cells of another family.\nid: other.first\n%s\nexpect: {verdict: NONE}\n%s\n' "$job" "$pairs" >other.yaml
+says '--cells covering: 8 cells, 4 more were left out' run first.yaml second.yaml other.yaml --driver sim --out o \
+    --cells covering --seeds 1
+says '--cells covering: 6 cells, 18 more were left out' run twelve.yaml --driver sim --out o --cells covering -v --seeds 2
+for value in job.seed=1 job.seed=2 job.seed=3 rank=1 rank=2 steps=1 steps=2; do
+    grep -qF "$value" out || fail "--cells covering: no cell has $value: $(cat out)"
+done
+# A cell that cannot run covers nothing, and what has no matrix is run.
+printf '# Two of four cells are for this driver.\nid: own.half\nfor_ranks: [2]\n%s\nexpect: {verdict: NONE}\n%s\n' "$job" \
+    'matrix: {job.ranks: [2, 3], job.seed: [1, 2]}' >half.yaml
+says '3 passed, 0 failed, 2 skipped' run half.yaml two.yaml --driver sim --out o --cells covering
+says '12 passed, 0 failed' run twelve.yaml --driver sim --out o --cells all
+grep -q 'left out' out && fail "--cells all leaves cells out: $(cat out)"
+refused 'is all or covering' run twelve.yaml --cells some
+
 # The other commands.
 for list in scenarios faults actions points models data collectives oracles verdicts keys schema tests; do
     case $list in

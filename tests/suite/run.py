@@ -18,10 +18,12 @@ os.makedirs(os.path.join(out, "bin"))
 os.chdir(out)
 memory.link(os.path.join(out, "a b"))
 os.symlink(ddprove, os.path.join("bin", "ddprove"))
-# On real processes most of the time is spent in waits.
+# On real processes most of the time is spent in waits, and a cell costs ten times what it does in the simulator: there a
+# choice of cells is run, which covering.py looks at. ci/deep proc runs all of them.
 jobs = (os.cpu_count() or 1) * (2 if driver == "proc" else 1)
+cells = "covering" if driver == "proc" else "all"
 with open("log", "w", encoding="utf-8") as log:
-    code = subprocess.run([ddprove, "run", scenarios, "--driver", driver, "-j", str(jobs), "--out",
+    code = subprocess.run([ddprove, "run", scenarios, "--driver", driver, "-j", str(jobs), "--cells", cells, "--out",
                            "a b/runs", "--json", "r.json", "--junit", "r.xml"], stdout=log, stderr=log,
                           check=False).returncode
 with open("code", "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-ddprove_add_unit(NAME guest THREADS SOURCES guest/results.c guest/test_guest.c guest/test_moved.c guest/test_project.c
+ddprove_add_unit(NAME guest SHARED SOURCES guest/results.c guest/test_guest.c guest/test_moved.c guest/test_project.c
     guest/test_results.c LIBS harness_results harness_guest)
 
 # What being watched and judged costs: bench_guest [RANKS...], which runs the others.

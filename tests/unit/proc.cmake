@@ -12,7 +12,7 @@ if(TARGET unit_proc)
     add_dependencies(unit_proc proc_rank)
 endif()
 # The job's memory between threads, under ThreadSanitizer.
-ddprove_add_unit(NAME proc_threads THREADS SOURCES proc/test_proc_threads.c monitor/monitor_cut.c
+ddprove_add_unit(NAME proc_threads SHARED SOURCES proc/test_proc_threads.c monitor/monitor_cut.c
     LIBS harness_sim harness_proc)
 
 # How soon a culprit is named: bench_detect [RANK_PROGRAM [RUNS]].

@@ -6,5 +6,5 @@ ddprove_add_unit(NAME transport
 ddprove_add_unit(NAME store SOURCES store/test_store.c store/test_rendezvous.c LIBS ddp_transport)
 # The shared segment between threads: the same code as between processes, under ThreadSanitizer. Its
 # own executable, because the other tests here fork.
-ddprove_add_unit(NAME shm_ring THREADS SOURCES transport/test_shm_ring.c transport/test_shm_threads.c
+ddprove_add_unit(NAME shm_ring SHARED SOURCES transport/test_shm_ring.c transport/test_shm_threads.c
     LIBS ddp_transport)

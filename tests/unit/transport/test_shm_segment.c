@@ -4,6 +4,7 @@
 
 #include "ddpcore/transport/shm_segment.h"
 #include "tests/ct.h"
+#include "tests/unit/transport/transport_ranks.h"
 
 /* Layouts that would overflow or that the ring's index arithmetic cannot serve are refused. */
 CT_TEST(shm_segment, refuses_impossible_layouts)
@@ -64,4 +65,50 @@ CT_TEST(shm_segment, heap_merges)
         ddp_shm_heap_free(&heap, all);
     }
     free(memory);
+}
+
+/* --- a count that cannot be ------------------------------------------------------------------- */
+
+enum { MODEST_BYTES = 1 << 20 };
+
+/* The process heap, for nobody who asks for much. */
+static void *modest_alloc(struct ddp_mem *mem, size_t size_bytes)
+{
+    (void)mem;
+    return size_bytes <= MODEST_BYTES ? ddp_mem_system()->alloc(ddp_mem_system(), size_bytes)
+                                      : NULL;
+}
+
+static void modest_free(struct ddp_mem *mem, void *data)
+{
+    (void)mem;
+    ddp_mem_free(ddp_mem_system(), data);
+}
+
+/* A launcher tells a rank of 2147483647 ranks: that is refused before memory is asked for. */
+static ddp_status open_in_large_group(struct rank_context *context, uint64_t deadline_ns,
+                                      struct ddp_err *err)
+{
+    struct ddp_mem modest = {modest_alloc, modest_free};
+    struct ddp_env env = *context->env;
+    const struct ddp_shm_config config = {.group_name = "test", .member_count = INT32_MAX};
+    struct ddp_err why = {""};
+    ddp_status status;
+
+    env.mem = &modest;
+    status = ddp_shm_create(&env, context->store, &config, deadline_ns, &context->transport, &why);
+    if (status == DDP_E_INVALID && strstr(why.text, "at most 1024 in memory") != NULL) {
+        return DDP_OK;
+    }
+    return ddp_err_set(err, DDP_E_STATE, "%s: %.200s", ddp_status_name(status), why.text);
+}
+
+static void do_nothing(struct rank_context *context)
+{
+    (void)context;
+}
+
+CT_TEST(shm_segment, refuses_a_count_before_it_asks_for_memory)
+{
+    ranks_run_processes(1, open_in_large_group, do_nothing);
 }
