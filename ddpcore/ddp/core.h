@@ -37,6 +37,7 @@ struct ddp {
     struct ddp_block *bucket_blocks; /* [bucket_count] */
     struct ddp_block staging;        /* for broadcasts of buffers: their largest chunk */
     struct ddp_block control;        /* one element of any dtype, for flags */
+    struct ddp_block hashes; /* drift.c: this rank's of all parameters, then every member's */
 
     /* Rebuilding the buckets in PyTorch's order. */
     int32_t *ready_order; /* [param_count] as gradients became ready in the pass that counts */

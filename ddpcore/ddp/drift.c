@@ -88,12 +88,44 @@ static bool compare(const struct ddp *ddp, const uint64_t *all, struct ddp_drift
     return out->differ_count > 0;
 }
 
+/* Room for the hashes is kept from the first look on: later ones allocate nothing. */
+static ddp_status make_room(struct ddp *ddp)
+{
+    const size_t count = (1 + (size_t)ddp->group->coll->member_count) * ddp->param_count;
+
+    return ddp->hashes.data != NULL
+               ? DDP_OK
+               : ddp_block_alloc(ddp, DDP_SPACE_HOST, count * sizeof(uint64_t), &ddp->hashes);
+}
+
+static ddp_status hash_own(struct ddp *ddp)
+{
+    DDP_TRY(make_room(ddp));
+    ddp->device->hints->host_access(ddp->device, ddp->hashes.data,
+                                    ddp->param_count * sizeof(uint64_t), true);
+    return hash_params(ddp, ddp->hashes.data);
+}
+
+/* own, then all. */
+static ddp_status gather(struct ddp *ddp, uint64_t *own)
+{
+    const size_t size_bytes = ddp->param_count * sizeof(*own);
+    const size_t all_bytes = size_bytes * ddp->group->coll->member_count;
+    const struct ddp_coll_args args = {.kind = DDP_COLL_ALL_GATHER,
+                                       .dtype = DDP_DTYPE_U8,
+                                       .role = DDP_ROLE_DRIFT,
+                                       .input = own,
+                                       .output = own + ddp->param_count,
+                                       .elem_count = size_bytes};
+
+    DDP_TRY(ddp_group_run(ddp->group, &args));
+    ddp->device->hints->host_access(ddp->device, args.output, all_bytes, false);
+    return DDP_OK;
+}
+
 ddp_status ddp_check_drift(struct ddp *ddp, struct ddp_drift *out)
 {
-    struct ddp_mem *mem = ddp->group->env->mem;
-    const size_t size_bytes = ddp->param_count * sizeof(uint64_t);
-    const uint32_t member_count = ddp->group->coll->member_count;
-    uint64_t *own, *all;
+    uint64_t *own;
     ddp_status status;
 
     *out = (struct ddp_drift){.rank = -1};
@@ -103,20 +135,11 @@ ddp_status ddp_check_drift(struct ddp *ddp, struct ddp_drift *out)
     if (ddp->param_count == 0) {
         return DDP_OK;
     }
-    DDP_ASSERT(member_count > 0);
-    own = ddp_mem_array(mem, ddp->param_count, sizeof(*own));
-    all = ddp_mem_array(mem, ddp->param_count * member_count, sizeof(*all));
-    status = own == NULL || all == NULL ? DDP_E_NOMEM : hash_params(ddp, own);
+    status = hash_own(ddp);
     if (status != DDP_OK) {
-        (void)ddp_core_fail(ddp, status, 0); /* the others wait for this rank */
-        goto out;
+        return ddp_core_fail(ddp, status, 0); /* the others wait for this rank */
     }
-    status = ddp_verify_exchange(ddp, DDP_ROLE_DRIFT, 0, own, size_bytes, all);
-    if (status == DDP_OK && compare(ddp, all, out)) {
-        status = DDP_E_MODEL;
-    }
-out:
-    ddp_mem_free(mem, all);
-    ddp_mem_free(mem, own);
-    return status;
+    own = ddp->hashes.data;
+    DDP_TRY(gather(ddp, own));
+    return compare(ddp, own + ddp->param_count, out) ? DDP_E_MODEL : DDP_OK;
 }
