@@ -189,9 +189,9 @@ DDP_MUST_USE ddp_status ddp_verify_exchange(struct ddp *ddp, enum ddp_coll_role 
 /* The same with role VERIFY. */
 DDP_MUST_USE ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own,
                                           size_t size_bytes, void *all);
-/* Every member has found out that the models differ, so no revocation is sent. `rank` differs;
+/* Every member has found out that the models differ, so no revocation is sent. `member` differs;
  * -1: it is not known which. */
-ddp_status ddp_verify_fail(struct ddp *ddp, int32_t rank);
+ddp_status ddp_verify_fail(struct ddp *ddp, int32_t member);
 
 /* verify_strict.c, verify_pytorch.c: errors as ddp_create's. */
 DDP_MUST_USE ddp_status ddp_verify_strict(struct ddp *ddp, struct ddp_err *err);

@@ -4,14 +4,25 @@
 #include "ddpcore/base/hash.h"
 #include "ddpcore/ddp/core.h"
 
-static ddp_status hash_params(struct ddp *ddp, uint64_t *out)
+static ddp_status hash_param(struct ddp *ddp, size_t index, uint64_t *out)
 {
-    for (size_t p = 0; p < ddp->param_count; p++) {
-        const size_t size_bytes = ddp_param_size_bytes(&ddp->params[p]);
-        const void *seen;
+    const struct ddp_param *param = &ddp->params[index];
+    const size_t size_bytes = ddp_param_size_bytes(param);
+    const void *seen;
 
-        DDP_TRY(ddp_transfer_view(&ddp->transfer, ddp->params[p].data, size_bytes, &seen));
-        out[p] = ddp_hash_tensor(seen, size_bytes, ddp_hash_text(ddp->params[p].name), NULL);
+    DDP_TRY(ddp_transfer_view(&ddp->transfer, param->data, size_bytes, &seen));
+    *out = ddp_hash_tensor(seen, size_bytes, ddp_hash_text(param->name), NULL);
+    return DDP_OK;
+}
+
+ddp_status ddp_hash_params(struct ddp *ddp, uint64_t *out)
+{
+    uint64_t one;
+
+    *out = ddp->param_count;
+    for (size_t p = 0; p < ddp->param_count; p++) {
+        DDP_TRY(hash_param(ddp, p, &one));
+        *out = ddp_hash_combine(*out, one);
     }
     return DDP_OK;
 }
@@ -81,7 +92,10 @@ static bool compare(const struct ddp *ddp, const uint64_t *all, struct ddp_drift
         }
         if (out->differ_count++ == 0) {
             out->param = p;
-            out->rank = find_minority(&column, &out->rank_count);
+            const int32_t member = find_minority(&column, &out->rank_count);
+
+            out->rank =
+                member < 0 ? -1 : (int32_t)ddp_coll_rank_of(ddp->group->coll, (uint32_t)member);
         }
     }
     DDP_ASSERT(out->rank_count < column.member_count && out->differ_count <= ddp->param_count);
@@ -103,7 +117,10 @@ static ddp_status hash_own(struct ddp *ddp)
     DDP_TRY(make_room(ddp));
     ddp->device->hints->host_access(ddp->device, ddp->hashes.data,
                                     ddp->param_count * sizeof(uint64_t), true);
-    return hash_params(ddp, ddp->hashes.data);
+    for (size_t p = 0; p < ddp->param_count; p++) {
+        DDP_TRY(hash_param(ddp, p, (uint64_t *)ddp->hashes.data + p));
+    }
+    return DDP_OK;
 }
 
 /* own, then all. */
