@@ -99,6 +99,24 @@ bool ref_model_is_roundable(const struct ref_model_config *config)
     return index < KIND_COUNT && kinds[index]->is_roundable;
 }
 
+/* The type of buffers of floats is the config's. */
+static ddp_status hold_statistics(const struct ref_model_config *config,
+                                  struct ref_model_spec *spec, struct ddp_err *err)
+{
+    const enum ddp_dtype dtype = config->statistics;
+
+    if (dtype != DDP_DTYPE_F32 && dtype != DDP_DTYPE_F16 && dtype != DDP_DTYPE_BF16) {
+        return ddp_err_set(err, DDP_E_INVALID, "buffers are held in f32, f16 or bf16, not %s",
+                           ddp_dtype_name(dtype));
+    }
+    for (size_t i = 0; i < spec->buffer_count; i++) {
+        if (spec->buffers[i].dtype == DDP_DTYPE_F32) {
+            spec->buffers[i].dtype = dtype;
+        }
+    }
+    return DDP_OK;
+}
+
 /* spec: zeroed, but for mem. To be given to ref_spec_fini in any case. */
 static ddp_status find_and_describe(const struct ref_model_config *config, size_t *out_index,
                                     struct ref_model_spec *spec, struct ddp_err *err)
@@ -109,6 +127,7 @@ static ddp_status find_and_describe(const struct ref_model_config *config, size_
     if (index < KIND_COUNT) {
         *out_index = index;
         DDP_TRY(kinds[index]->describe(config, spec, err));
+        DDP_TRY(hold_statistics(config, spec, err));
         return spec->is_out_of_memory
                    ? ddp_err_set(err, DDP_E_NOMEM, "no memory for the tables of %s", config->name)
                    : DDP_OK;

@@ -42,7 +42,8 @@ struct ref_model_config {
     /* In which passes run: f32; or f16 or bf16, then values and gradients are rounded to that, and
      * parameters are ref_model_rounded's. */
     enum ddp_dtype precision;
-    uint64_t seed;       /* of the initial parameters (torch.nn.Linear's uniform range) */
+    enum ddp_dtype statistics; /* what buffers of floats are held in: f32, f16 or bf16 */
+    uint64_t seed;             /* of the initial parameters (torch.nn.Linear's uniform range) */
     const char *initial; /* a safetensors file with these instead, and with the buffers; or NULL */
 };
 

@@ -90,6 +90,7 @@ static ddp_status batch_norm(struct ref_model *model, size_t block, size_t x, si
     const float *moments;
     float rows;
 
+    ref_buffer_make_room(model, in.columns);
     DDP_TRY(ref_tape_normalize_shared(tape, x, (uint32_t)block, EPS, out, &moments, &rows));
     DDP_TRY(ref_tape_affine(tape, *out, param, param + 1, out));
     if (tape->is_dry) {
@@ -136,5 +137,6 @@ static ddp_status forward_convnet(struct ref_model *model, const struct ref_batc
 const struct ref_model_kind ref_model_convnet = {.default_hidden_count = 2,
                                                  .default_hidden_width = 8,
                                                  .needs_layers = true,
+                                                 .is_roundable = true,
                                                  .describe = describe_convnet,
                                                  .forward = forward_convnet};

@@ -29,9 +29,9 @@ struct ref_param_spec {
 };
 struct ref_buffer_spec {
     char name[REF_NAME_BYTES];
-    enum ddp_dtype dtype; /* f32 or i64 */
+    enum ddp_dtype dtype; /* f32, or the config's `statistics` in its place; or i64 */
     size_t elem_count;
-    float initial; /* of each element of an f32; an i64 begins with 0 */
+    float initial; /* of each element of a float; an i64 begins with 0 */
 };
 struct ref_model_spec {
     struct ddp_mem *mem;
@@ -83,7 +83,9 @@ void ref_model_destroy_rounded(struct ref_model *model);
 DDP_MUST_USE ddp_status ref_model_widen(struct ref_model *model); /* before a forward pass */
 
 /* model_buffer.c: buffers that follow what passes by.
- * buffer (f32) = (1 - momentum) * buffer + momentum * factor * value, element by element */
+ * buffer (of floats) = (1 - momentum) * buffer + momentum * factor * value, element by element; a
+ * pass first makes room for the largest one, in its dry run, too. */
+void ref_buffer_make_room(struct ref_model *model, size_t elem_count);
 DDP_MUST_USE ddp_status ref_buffer_follow(struct ref_model *model, size_t index, const float *value,
                                           float momentum, float factor);
 /* buffer (i64) = buffer + 1 */

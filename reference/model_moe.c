@@ -110,5 +110,6 @@ const struct ref_model_kind ref_model_moe = {.default_hidden_count = 1,
                                              .default_hidden_width = 32,
                                              .is_routed = true,
                                              .needs_layers = true,
+                                             .is_roundable = true,
                                              .describe = describe_moe,
                                              .forward = forward_moe};

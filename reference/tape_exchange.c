@@ -39,8 +39,9 @@ static ddp_status normalize_by_all(struct ref_tape *tape, const struct ref_value
                                               in->columns, eps));
     DDP_TRY(tape->exchange->moments(tape->exchange->context, node->as.shared.layer, &moments,
                                     in->columns, eps, &node->as.shared.row_count));
-    return device->layers->standardize_columns(device, NULL, y, in->data, moments.mean,
-                                               moments.inverse, in->rows, in->columns);
+    DDP_TRY(device->layers->standardize_columns(device, NULL, y, in->data, moments.mean,
+                                                moments.inverse, in->rows, in->columns));
+    return ref_tape_round_value(tape, node->out);
 }
 
 ddp_status ref_tape_normalize_shared(struct ref_tape *tape, size_t x, uint32_t layer, float eps,

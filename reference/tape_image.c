@@ -72,7 +72,8 @@ ddp_status ref_tape_conv(struct ref_tape *tape, size_t x, size_t weight,
     }
     gemm.c = tape->values[*out].data;
     DDP_TRY(device->layers->im2col(device, NULL, windows, in.data, image));
-    return device->math->gemm(device, NULL, &gemm);
+    DDP_TRY(device->math->gemm(device, NULL, &gemm));
+    return ref_tape_round_value(tape, *out);
 }
 
 static ddp_status pool_backward(struct ref_tape *tape, const struct ref_node *node)
@@ -100,8 +101,9 @@ ddp_status ref_tape_average_pool(struct ref_tape *tape, size_t x, const struct d
     if (tape->is_dry) {
         return DDP_OK;
     }
-    return tape->device->layers->average_pool(tape->device, NULL, tape->values[*out].data, in.data,
-                                              image);
+    DDP_TRY(tape->device->layers->average_pool(tape->device, NULL, tape->values[*out].data, in.data,
+                                               image));
+    return ref_tape_round_value(tape, *out);
 }
 
 /* kept: mean, variance and inverse deviation of each column. */
@@ -132,8 +134,9 @@ ddp_status ref_tape_normalize_columns(struct ref_tape *tape, size_t x, float eps
     if (tape->is_dry) {
         return DDP_OK;
     }
-    return tape->device->layers->normalize_columns(
+    DDP_TRY(tape->device->layers->normalize_columns(
         tape->device, NULL, tape->values[*out].data,
         &(struct ddp_moments){moments, moments + in.columns, moments + 2 * in.columns}, in.data,
-        in.rows, in.columns, eps);
+        in.rows, in.columns, eps));
+    return ref_tape_round_value(tape, *out);
 }

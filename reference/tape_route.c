@@ -16,6 +16,7 @@ ddp_status ref_tape_route(struct ref_tape *tape, size_t logits, int32_t *choice,
     }
     DDP_TRY(tape->device->layers->route(tape->device, NULL, probs, chosen, in.data, in.rows,
                                         in.columns));
+    DDP_TRY(ref_tape_round(tape, probs, in.rows * in.columns));
     return ddp_transfer_to_host(&tape->transfer, choice, chosen, in.rows * sizeof(*choice));
 }
 
@@ -118,6 +119,7 @@ ddp_status ref_tape_gate(struct ref_tape *tape, size_t x, size_t logits,
     if (tape->is_dry) {
         return DDP_OK;
     }
-    return tape->device->layers->gate(tape->device, NULL, tape->values[*out].data, in.data, route,
-                                      in.columns);
+    DDP_TRY(tape->device->layers->gate(tape->device, NULL, tape->values[*out].data, in.data, route,
+                                       in.columns));
+    return ref_tape_round_value(tape, *out);
 }

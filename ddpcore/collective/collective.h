@@ -89,7 +89,14 @@ struct ddp_coll {
     struct ddp_device *device; /* whose memory DDP_SPACE_DEVICE is */
     uint64_t comm;             /* group identity, equal on all members */
     uint32_t member, member_count;
+    const uint32_t *member_rank; /* global rank of each member; NULL = identity */
 };
+
+/* What people call a member: its global rank. */
+static inline uint32_t ddp_coll_rank_of(const struct ddp_coll *coll, uint32_t member)
+{
+    return coll->member_rank == NULL ? member : coll->member_rank[member];
+}
 
 /* Hash of everything that must agree between members, but for the number, which messages carry
  * themselves: comm, kind, redop, dtype, root, count, role, index. */

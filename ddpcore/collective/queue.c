@@ -398,7 +398,8 @@ ddp_status ddp_queue_init(struct ddp_queue *queue, const struct ddp_engine *engi
                                     .device = device,
                                     .comm = comm,
                                     .member = transport->member,
-                                    .member_count = count};
+                                    .member_count = count,
+                                    .member_rank = queue->member_rank};
     queue->engine = engine;
     queue->transport = transport;
     return DDP_OK;

@@ -37,6 +37,7 @@ struct ddp {
     struct ddp_block *bucket_blocks; /* [bucket_count] */
     struct ddp_block staging;        /* for broadcasts of buffers: their largest chunk */
     struct ddp_block control;        /* one element of any dtype, for flags */
+    struct ddp_block hashes; /* drift.c: this rank's of all parameters, then every member's */
 
     /* Rebuilding the buckets in PyTorch's order. */
     int32_t *ready_order; /* [param_count] as gradients became ready in the pass that counts */
@@ -188,9 +189,9 @@ DDP_MUST_USE ddp_status ddp_verify_exchange(struct ddp *ddp, enum ddp_coll_role 
 /* The same with role VERIFY. */
 DDP_MUST_USE ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own,
                                           size_t size_bytes, void *all);
-/* Every member has found out that the models differ, so no revocation is sent. `rank` differs;
+/* Every member has found out that the models differ, so no revocation is sent. `member` differs;
  * -1: it is not known which. */
-ddp_status ddp_verify_fail(struct ddp *ddp, int32_t rank);
+ddp_status ddp_verify_fail(struct ddp *ddp, int32_t member);
 
 /* verify_strict.c, verify_pytorch.c: errors as ddp_create's. */
 DDP_MUST_USE ddp_status ddp_verify_strict(struct ddp *ddp, struct ddp_err *err);

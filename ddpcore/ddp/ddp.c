@@ -311,6 +311,7 @@ void ddp_destroy(struct ddp *ddp)
     ddp_buckets_free(ddp, ddp->bucket_blocks, ddp->layout.bucket_count);
     ddp_block_free(ddp, &ddp->staging);
     ddp_block_free(ddp, &ddp->control);
+    ddp_block_free(ddp, &ddp->hashes);
     ddp_block_free(ddp, &ddp->used_block);
     ddp_transfer_fini(&ddp->transfer);
     ddp_graph_close(ddp);

@@ -4,14 +4,25 @@
 #include "ddpcore/base/hash.h"
 #include "ddpcore/ddp/core.h"
 
-static ddp_status hash_params(struct ddp *ddp, uint64_t *out)
+static ddp_status hash_param(struct ddp *ddp, size_t index, uint64_t *out)
 {
-    for (size_t p = 0; p < ddp->param_count; p++) {
-        const size_t size_bytes = ddp_param_size_bytes(&ddp->params[p]);
-        const void *seen;
+    const struct ddp_param *param = &ddp->params[index];
+    const size_t size_bytes = ddp_param_size_bytes(param);
+    const void *seen;
 
-        DDP_TRY(ddp_transfer_view(&ddp->transfer, ddp->params[p].data, size_bytes, &seen));
-        out[p] = ddp_hash_tensor(seen, size_bytes, ddp_hash_text(ddp->params[p].name), NULL);
+    DDP_TRY(ddp_transfer_view(&ddp->transfer, param->data, size_bytes, &seen));
+    *out = ddp_hash_tensor(seen, size_bytes, ddp_hash_text(param->name), NULL);
+    return DDP_OK;
+}
+
+ddp_status ddp_hash_params(struct ddp *ddp, uint64_t *out)
+{
+    uint64_t one;
+
+    *out = ddp->param_count;
+    for (size_t p = 0; p < ddp->param_count; p++) {
+        DDP_TRY(hash_param(ddp, p, &one));
+        *out = ddp_hash_combine(*out, one);
     }
     return DDP_OK;
 }
@@ -81,19 +92,57 @@ static bool compare(const struct ddp *ddp, const uint64_t *all, struct ddp_drift
         }
         if (out->differ_count++ == 0) {
             out->param = p;
-            out->rank = find_minority(&column, &out->rank_count);
+            const int32_t member = find_minority(&column, &out->rank_count);
+
+            out->rank =
+                member < 0 ? -1 : (int32_t)ddp_coll_rank_of(ddp->group->coll, (uint32_t)member);
         }
     }
     DDP_ASSERT(out->rank_count < column.member_count && out->differ_count <= ddp->param_count);
     return out->differ_count > 0;
 }
 
+/* Room for the hashes is kept from the first look on: later ones allocate nothing. */
+static ddp_status make_room(struct ddp *ddp)
+{
+    const size_t count = (1 + (size_t)ddp->group->coll->member_count) * ddp->param_count;
+
+    return ddp->hashes.data != NULL
+               ? DDP_OK
+               : ddp_block_alloc(ddp, DDP_SPACE_HOST, count * sizeof(uint64_t), &ddp->hashes);
+}
+
+static ddp_status hash_own(struct ddp *ddp)
+{
+    DDP_TRY(make_room(ddp));
+    ddp->device->hints->host_access(ddp->device, ddp->hashes.data,
+                                    ddp->param_count * sizeof(uint64_t), true);
+    for (size_t p = 0; p < ddp->param_count; p++) {
+        DDP_TRY(hash_param(ddp, p, (uint64_t *)ddp->hashes.data + p));
+    }
+    return DDP_OK;
+}
+
+/* own, then all. */
+static ddp_status gather(struct ddp *ddp, uint64_t *own)
+{
+    const size_t size_bytes = ddp->param_count * sizeof(*own);
+    const size_t all_bytes = size_bytes * ddp->group->coll->member_count;
+    const struct ddp_coll_args args = {.kind = DDP_COLL_ALL_GATHER,
+                                       .dtype = DDP_DTYPE_U8,
+                                       .role = DDP_ROLE_DRIFT,
+                                       .input = own,
+                                       .output = own + ddp->param_count,
+                                       .elem_count = size_bytes};
+
+    DDP_TRY(ddp_group_run(ddp->group, &args));
+    ddp->device->hints->host_access(ddp->device, args.output, all_bytes, false);
+    return DDP_OK;
+}
+
 ddp_status ddp_check_drift(struct ddp *ddp, struct ddp_drift *out)
 {
-    struct ddp_mem *mem = ddp->group->env->mem;
-    const size_t size_bytes = ddp->param_count * sizeof(uint64_t);
-    const uint32_t member_count = ddp->group->coll->member_count;
-    uint64_t *own, *all;
+    uint64_t *own;
     ddp_status status;
 
     *out = (struct ddp_drift){.rank = -1};
@@ -103,20 +152,11 @@ ddp_status ddp_check_drift(struct ddp *ddp, struct ddp_drift *out)
     if (ddp->param_count == 0) {
         return DDP_OK;
     }
-    DDP_ASSERT(member_count > 0);
-    own = ddp_mem_array(mem, ddp->param_count, sizeof(*own));
-    all = ddp_mem_array(mem, ddp->param_count * member_count, sizeof(*all));
-    status = own == NULL || all == NULL ? DDP_E_NOMEM : hash_params(ddp, own);
+    status = hash_own(ddp);
     if (status != DDP_OK) {
-        (void)ddp_core_fail(ddp, status, 0); /* the others wait for this rank */
-        goto out;
+        return ddp_core_fail(ddp, status, 0); /* the others wait for this rank */
     }
-    status = ddp_verify_exchange(ddp, DDP_ROLE_DRIFT, 0, own, size_bytes, all);
-    if (status == DDP_OK && compare(ddp, all, out)) {
-        status = DDP_E_MODEL;
-    }
-out:
-    ddp_mem_free(mem, all);
-    ddp_mem_free(mem, own);
-    return status;
+    own = ddp->hashes.data;
+    DDP_TRY(gather(ddp, own));
+    return compare(ddp, own + ddp->param_count, out) ? DDP_E_MODEL : DDP_OK;
 }

@@ -23,6 +23,9 @@ struct ddp_drift {
  * are not; *out is the same on all ranks, and the group goes on: whether to stop is the caller's
  * choice. Errors: E_NOMEM, E_STATE (inside a pass), and the group's. */
 DDP_MUST_USE ddp_status ddp_check_drift(struct ddp *ddp, struct ddp_drift *out);
+/* One number for all parameters of this rank: names, order and every bit. For logs, where ranks and
+ * runs are compared afterwards; nothing is exchanged. Errors: the device's. */
+DDP_MUST_USE ddp_status ddp_hash_params(struct ddp *ddp, uint64_t *out);
 
 #ifdef __cplusplus
 }

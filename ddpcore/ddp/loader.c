@@ -292,12 +292,28 @@ static ddp_status take(struct ddp_loader *loader, struct ddp_loader_batch *out)
     return DDP_OK;
 }
 
+/* All batches were given out, so nobody reads. Under the lock. */
+static void begin_next_epoch(struct ddp_loader *loader)
+{
+    if (loader->status != DDP_OK) {
+        return;
+    }
+    loader->status = deal(loader, loader->epoch + 1, 0);
+    if (loader->status == DDP_OK && loader->batch_count == 0) {
+        loader->status = DDP_E_INVALID;
+    }
+    (void)pthread_cond_broadcast(&loader->wanted);
+}
+
 ddp_status ddp_loader_poll(struct ddp_loader *loader, struct ddp_loader_batch *out)
 {
     ddp_status status;
 
     *out = (struct ddp_loader_batch){0};
     (void)pthread_mutex_lock(&loader->lock);
+    if (loader->config.is_endless && loader->given == loader->batch_count) {
+        begin_next_epoch(loader);
+    }
     if (loader->config.worker_count == 0 && loader->next == loader->given && may_read(loader)) {
         read_next(loader);
     }

@@ -17,7 +17,7 @@ extern "C" {
 
 struct ddp_loader_batch {
     uint64_t epoch, index; /* of the batch in this run's part of the epoch, from 0 */
-    size_t rows;           /* 0: the epoch has ended */
+    size_t rows;           /* 0: the epoch has ended, and the loader is not endless */
     const uint32_t *samples;
     void *data; /* slot_bytes; what read has put there */
 };
@@ -28,6 +28,7 @@ struct ddp_loader_config {
     size_t slot_count; /* batches in memory: the one that is in use, and those ahead; >= 2 */
     size_t slot_bytes;
     uint32_t worker_count;     /* 0: the caller's thread reads, in poll */
+    bool is_endless;           /* an epoch follows the other by itself: no batch is without rows */
     struct ddp_device *device; /* slots are its page-locked host memory; NULL: of mem */
     /* Fills batch->data. Called by several workers at once, for different batches; may block, and
      * is not interrupted. A status other than OK is what the loader ends in; E_SYSTEM if the
@@ -45,7 +46,8 @@ DDP_MUST_USE ddp_status ddp_loader_create(struct ddp_mem *mem,
 /* Ends the workers; waits for reads that have begun. */
 void ddp_loader_destroy(struct ddp_loader *loader);
 /* The next batch, if it has been read: DDP_PENDING else. The one before is given back by that. At
- * the end of the epoch *out has no rows. Errors: read's, again each time. */
+ * the end of the epoch *out has no rows, unless the loader is endless. Errors: read's, again each
+ * time; of an endless loader E_INVALID, if this rank has no samples. */
 DDP_MUST_USE ddp_status ddp_loader_poll(struct ddp_loader *loader, struct ddp_loader_batch *out);
 /* The same, waiting in ddp_wait. Errors: E_TIMEOUT too. */
 DDP_MUST_USE ddp_status ddp_loader_next(struct ddp_loader *loader, struct ddp_idle *idle,

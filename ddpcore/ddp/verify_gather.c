@@ -42,11 +42,12 @@ ddp_status ddp_verify_gather(struct ddp *ddp, uint32_t index, const void *own, s
     return ddp_verify_exchange(ddp, DDP_ROLE_VERIFY, index, own, size_bytes, all);
 }
 
-ddp_status ddp_verify_fail(struct ddp *ddp, int32_t rank)
+ddp_status ddp_verify_fail(struct ddp *ddp, int32_t member)
 {
     struct ddp_group *group = ddp->group;
+    const int32_t rank = member < 0 ? -1 : (int32_t)ddp_coll_rank_of(group->coll, (uint32_t)member);
 
-    DDP_ASSERT(rank < (int32_t)group->env->world_size && group->failure.status == DDP_OK);
+    DDP_ASSERT(member < (int32_t)group->coll->member_count && group->failure.status == DDP_OK);
     group->failure.status = DDP_E_MODEL;
     group->failure.rank = rank;
     group->failure.step = group->step;

@@ -75,10 +75,11 @@ static ddp_status compare_shapes(struct ddp *ddp, struct ddp_err *err)
 
         ddp->device->hints->host_access(ddp->device, block.data, count * sizeof(*own), false);
         if (param < ddp->param_count) {
-            status = ddp_verify_fail(ddp, (int32_t)ddp->group->env->rank);
+            status = ddp_verify_fail(ddp, (int32_t)ddp->group->coll->member);
             (void)ddp_err_set(err, status,
-                              "parameter %zu \"%s\" of rank %u has another shape than on rank 0",
-                              param, ddp->params[param].name, ddp->group->env->rank);
+                              "parameter %zu \"%s\" of rank %u has another shape than on rank %u",
+                              param, ddp->params[param].name, ddp->group->env->rank,
+                              ddp_coll_rank_of(ddp->group->coll, 0));
         }
     }
     ddp_block_free(ddp, &block);
@@ -98,7 +99,8 @@ ddp_status ddp_verify_pytorch(struct ddp *ddp, struct ddp_err *err)
         if (all[r] != own) {
             status = ddp_verify_fail(ddp, (int32_t)r);
             (void)ddp_err_set(err, status, "rank %u has %zu parameters, rank %u has %lld",
-                              ddp->group->env->rank, ddp->param_count, r, (long long)all[r]);
+                              ddp->group->env->rank, ddp->param_count,
+                              ddp_coll_rank_of(ddp->group->coll, r), (long long)all[r]);
         }
     }
     ddp_mem_free(ddp->group->env->mem, all);

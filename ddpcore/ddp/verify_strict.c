@@ -1,9 +1,7 @@
 /* Strict verification at construction. All ranks exchange fingerprints. Only if they differ, hashes
  * of each item are exchanged and give the first item that differs and the rank that differs from
  * the majority, if there is one; then descriptions of that item, so that every rank can print both
- * sides.
- *
- * Member numbers are used as rank numbers in texts: members are global ranks in order. */
+ * sides. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -195,8 +193,8 @@ static uint32_t majority_rank(const uint64_t *hashes, size_t stride, size_t item
 
 struct difference {
     size_t item;
-    uint32_t rank, other; /* the lowest that differs from the majority, one of the majority */
-    bool is_tied;         /* there is none: as many hold what `rank` holds as what `other` does */
+    uint32_t member, other; /* the lowest that differs from the majority, one of the majority */
+    bool is_tied; /* there is none: as many hold what `member` holds as what `other` does */
 };
 
 /* The first item that not all ranks hold alike. */
@@ -216,13 +214,13 @@ static bool find_difference(const uint64_t *hashes, size_t count, uint32_t rank_
         out->other = majority_rank(hashes, count, item, rank_count);
         for (uint32_t r = rank_count; r-- > 0;) {
             if (hashes[r * count + item] != hashes[out->other * count + item]) {
-                out->rank = r;
+                out->member = r;
                 out->is_tied =
                     out->is_tied || camp_size(hashes, count, item, rank_count, r) ==
                                         camp_size(hashes, count, item, rank_count, out->other);
             }
         }
-        DDP_ASSERT(out->rank != out->other);
+        DDP_ASSERT(out->member != out->other);
         return true;
     }
     return false;
@@ -270,11 +268,12 @@ static ddp_status explain(struct ddp *ddp, struct item_table *table, struct ddp_
         status = ddp_verify_gather(ddp, 2, text, sizeof(text), texts);
     }
     if (status == DDP_OK) {
-        status = ddp_verify_fail(ddp, found.is_tied ? -1 : (int32_t)found.rank);
-        (void)ddp_err_set(err, status,
-                          "ranks hold different models%s: rank %u has %s, rank %u has %s",
-                          found.is_tied ? ", in camps of equal size" : "", found.rank,
-                          readable(texts, found.rank), found.other, readable(texts, found.other));
+        status = ddp_verify_fail(ddp, found.is_tied ? -1 : (int32_t)found.member);
+        (void)ddp_err_set(
+            err, status, "ranks hold different models%s: rank %u has %s, rank %u has %s",
+            found.is_tied ? ", in camps of equal size" : "",
+            ddp_coll_rank_of(ddp->group->coll, found.member), readable(texts, found.member),
+            ddp_coll_rank_of(ddp->group->coll, found.other), readable(texts, found.other));
     }
     ddp_mem_free(mem, own);
     ddp_mem_free(mem, all);

@@ -149,15 +149,23 @@ enum ddp_dtype harness_mixed_params(const struct harness_job *job)
     return job->mixed_precision.params == HARNESS_NARROW_BF16 ? DDP_DTYPE_BF16 : DDP_DTYPE_F16;
 }
 
+static enum ddp_dtype type_of(const struct harness_job *job, enum harness_float name)
+{
+    static const enum ddp_dtype types[HARNESS_FLOAT_COUNT] = {[HARNESS_FLOAT_BF16] = DDP_DTYPE_BF16,
+                                                              [HARNESS_FLOAT_F16] = DDP_DTYPE_F16,
+                                                              [HARNESS_FLOAT_F32] = DDP_DTYPE_F32};
+
+    return name == HARNESS_FLOAT_SAME ? harness_mixed_params(job) : types[name];
+}
+
 enum ddp_dtype harness_mixed_reduce(const struct harness_job *job)
 {
-    static const enum ddp_dtype types[HARNESS_REDUCE_COUNT] = {
-        [HARNESS_REDUCE_BF16] = DDP_DTYPE_BF16,
-        [HARNESS_REDUCE_F16] = DDP_DTYPE_F16,
-        [HARNESS_REDUCE_F32] = DDP_DTYPE_F32};
+    return type_of(job, job->mixed_precision.reduce);
+}
 
-    return job->mixed_precision.reduce == HARNESS_REDUCE_SAME ? harness_mixed_params(job)
-                                                              : types[job->mixed_precision.reduce];
+enum ddp_dtype harness_mixed_buffers(const struct harness_job *job)
+{
+    return job->mixed_precision.is_set ? type_of(job, job->mixed_precision.buffers) : DDP_DTYPE_F32;
 }
 
 enum ddp_dtype harness_program_wire(const struct harness_job *job, enum ddp_dtype dtype)

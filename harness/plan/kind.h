@@ -70,12 +70,12 @@ enum harness_hook { HARNESS_HOOK_TABLE(HARNESS_KIND_ENUM) HARNESS_HOOK_COUNT };
     X(HARNESS_NARROW_F16, "f16", "11 bits of precision, to 65504")
 enum harness_narrow { HARNESS_NARROW_TABLE(HARNESS_KIND_ENUM) HARNESS_NARROW_COUNT };
 
-#define HARNESS_REDUCE_TABLE(X)                          \
-    X(HARNESS_REDUCE_SAME, "same", "the type of params") \
-    X(HARNESS_REDUCE_BF16, "bf16", "bf16")               \
-    X(HARNESS_REDUCE_F16, "f16", "f16")                  \
-    X(HARNESS_REDUCE_F32, "f32", "f32: gradients are widened and added")
-enum harness_reduce { HARNESS_REDUCE_TABLE(HARNESS_KIND_ENUM) HARNESS_REDUCE_COUNT };
+#define HARNESS_FLOAT_TABLE(X)                          \
+    X(HARNESS_FLOAT_SAME, "same", "the type of params") \
+    X(HARNESS_FLOAT_BF16, "bf16", "bf16")               \
+    X(HARNESS_FLOAT_F16, "f16", "f16")                  \
+    X(HARNESS_FLOAT_F32, "f32", "f32, which is wider than those")
+enum harness_float { HARNESS_FLOAT_TABLE(HARNESS_KIND_ENUM) HARNESS_FLOAT_COUNT };
 
 #define HARNESS_GRADIENT_SCALE_TABLE(X)                                       \
     X(HARNESS_GRADIENT_SCALE_PRE, "pre", "gradients are divided, then added") \
@@ -394,7 +394,7 @@ const char *harness_collective_name(struct harness_collective collective);
     X(GRADIENT_SCALES, "gradient scale", HARNESS_GRADIENT_SCALE_TABLE)       \
     X(HOOKS, "hook", HARNESS_HOOK_TABLE)                                     \
     X(NARROWS, "type of 16 bits", HARNESS_NARROW_TABLE)                      \
-    X(REDUCES, "type of sums", HARNESS_REDUCE_TABLE)                         \
+    X(FLOATS, "type of floats", HARNESS_FLOAT_TABLE)                         \
     X(SEMANTICS, "semantics", HARNESS_SEMANTICS_TABLE)                       \
     X(INITS, "initialisation", HARNESS_INIT_TABLE)                           \
     X(RUNS, "run", HARNESS_RUN_TABLE)                                        \

@@ -93,9 +93,11 @@ uint32_t harness_program_bucket_of(const struct harness_program *program, int32_
                                    uint32_t param);
 /* The type in which a bucket of parameters of that type travels. */
 enum ddp_dtype harness_program_wire(const struct harness_job *job, enum ddp_dtype dtype);
-/* job.mixed_precision: the type of passes, f32 without it; and of sums, if it is set. */
+/* job.mixed_precision: the type of passes, f32 without it; of sums, if it is set; and of buffers of
+ * floats, f32 without it. */
 enum ddp_dtype harness_mixed_params(const struct harness_job *job);
 enum ddp_dtype harness_mixed_reduce(const struct harness_job *job);
+enum ddp_dtype harness_mixed_buffers(const struct harness_job *job);
 /* Post-local SGD: no gradient is reduced in this step; parameters are averaged behind it. */
 bool harness_program_is_local(const struct harness_job *job, int64_t step);
 bool harness_program_is_averaged(const struct harness_job *job, int64_t step);

@@ -71,8 +71,8 @@ static ddp_status evaluate_share(struct harness_session *session, uint32_t step,
                                  const struct share *share, struct tally *tally)
 {
     const uint64_t total = session->data->sample_count;
-    uint32_t *samples = ddp_mem_array(session->env->mem, session->batch_rows, sizeof samples[0]);
-    ddp_status status = samples == NULL ? DDP_E_NOMEM : DDP_OK;
+    uint32_t *samples = session->evaluated.samples;
+    ddp_status status = DDP_OK;
     size_t rows = 0;
 
     for (uint64_t i = 0; i < share->count && status == DDP_OK; i++) {
@@ -83,7 +83,6 @@ static ddp_status evaluate_share(struct harness_session *session, uint32_t step,
             rows = 0;
         }
     }
-    ddp_mem_free(session->env->mem, samples);
     return status;
 }
 
@@ -97,26 +96,49 @@ static ddp_status exchange(struct harness_session *session, const struct tally *
                                  .dtype = DDP_DTYPE_F64,
                                  .role = DDP_ROLE_EVALUATION,
                                  .elem_count = sizeof *own / sizeof own->loss};
-    struct tally *all;
-    void *block;
-    ddp_status status;
+    struct tally *all = session->evaluated.tallies;
 
-    DDP_TRY(device->ops->alloc(device, (ranks + 1) * sizeof *own, DDP_SPACE_HOST, &block));
-    all = block;
     device->hints->host_access(device, all, sizeof *own, true);
     all[0] = *own;
     args.input = &all[0];
     args.output = &all[1];
-    status = ddp_group_run(&session->group, &args);
-    if (status == DDP_OK) {
-        device->hints->host_access(device, &all[1], ranks * sizeof *own, false);
-        for (uint32_t r = 0; r < ranks; r++) {
-            out->loss += all[1 + r].loss;
-            out->count += all[1 + r].count;
-        }
+    DDP_TRY(ddp_group_run(&session->group, &args));
+    device->hints->host_access(device, &all[1], ranks * sizeof *own, false);
+    for (uint32_t r = 0; r < ranks; r++) {
+        out->loss += all[1 + r].loss;
+        out->count += all[1 + r].count;
     }
-    device->ops->free(device, DDP_SPACE_HOST, block);
-    return status;
+    return DDP_OK;
+}
+
+/* Kept from the first evaluation on. After a loss there are fewer ranks, never more. */
+static ddp_status make_room(struct harness_session *session)
+{
+    struct ddp_device *device = session->device;
+    void *block = NULL;
+
+    if (session->evaluated.samples == NULL) {
+        session->evaluated.samples = ddp_mem_array(session->env->mem, session->batch_rows,
+                                                   sizeof session->evaluated.samples[0]);
+    }
+    if (session->evaluated.samples == NULL) {
+        return DDP_E_NOMEM;
+    }
+    if (session->evaluated.tallies == NULL) {
+        DDP_TRY(device->ops->alloc(device, (session->plan->job.ranks + 1) * sizeof(struct tally),
+                                   DDP_SPACE_HOST, &block));
+        session->evaluated.tallies = block;
+    }
+    return DDP_OK;
+}
+
+void harness_session_end_evaluations(struct harness_session *session)
+{
+    ddp_mem_free(session->env->mem, session->evaluated.samples);
+    if (session->evaluated.tallies != NULL) {
+        session->device->ops->free(session->device, DDP_SPACE_HOST, session->evaluated.tallies);
+    }
+    session->evaluated = (struct harness_evaluated){NULL, NULL};
 }
 
 static uint64_t bits_of(double value)
@@ -145,6 +167,7 @@ ddp_status harness_session_evaluate(struct harness_session *session, uint32_t st
     if (is_skipped) {
         return DDP_OK;
     }
+    DDP_TRY(make_room(session));
     DDP_TRY(evaluate_share(session, step, &share, &own));
     total = own;
     if (is_sharded) {

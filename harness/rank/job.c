@@ -43,6 +43,7 @@ ddp_status harness_rank_job(const struct harness_plan *plan, struct ref_job *out
     out->model.experts = from->experts;
     out->model.initial = from->initial;
     out->model.precision = harness_mixed_params(from);
+    out->model.statistics = harness_mixed_buffers(from);
     out->model.seed = from->seed;
     out->data = (struct ref_data_config){.name = from->data,
                                          .sample_count = from->samples,

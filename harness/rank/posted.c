@@ -2,6 +2,7 @@
 #include "harness/plan/posted.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "ddpcore/base/hash.h"
 #include "ddpcore/base/text.h"
@@ -91,13 +92,41 @@ static ddp_status run_monitored(struct harness_session *session)
 
 /* The memory of one collective: one block, or one for what goes in and one for what comes out. */
 struct buffers {
-    char *block[2];
     char *input, *output;
 };
 
+/* Zeroed. A collective that is larger than all before makes more room. */
+static char *take_block(struct harness_session *session, size_t which, size_t count,
+                        size_t block_bytes)
+{
+    struct harness_post_room *room = &session->post_room;
+    struct ddp_mem *mem = session->env->mem;
+    size_t size_bytes;
+
+    if (__builtin_mul_overflow(count, block_bytes, &size_bytes)) {
+        return NULL;
+    }
+    if (room->block[which] == NULL || room->size_bytes[which] < size_bytes) {
+        ddp_mem_free(mem, room->block[which]);
+        room->block[which] = ddp_mem_array(mem, size_bytes, 1);
+        room->size_bytes[which] = room->block[which] == NULL ? 0 : size_bytes;
+    } else {
+        memset(room->block[which], 0, size_bytes);
+    }
+    return room->block[which];
+}
+
+void harness_session_end_posts(struct harness_session *session)
+{
+    ddp_mem_free(session->env->mem, session->post_room.block[0]);
+    ddp_mem_free(session->env->mem, session->post_room.block[1]);
+    session->post_room = (struct harness_post_room){{NULL, NULL}, {0, 0}};
+}
+
 /* As much as the root's, which a fault may make any rank. In place the shorter one of the two is
  * this rank's block of the longer one; a reduction to one rank is in place there alone. */
-static bool take_buffers(struct ddp_mem *mem, const struct turn *turn, struct buffers *out)
+static bool take_buffers(struct harness_session *session, const struct turn *turn,
+                         struct buffers *out)
 {
     const struct harness_posted *posted = &turn->posted;
     const size_t block_bytes = posted->elem_count * ddp_dtype_size_bytes(posted->dtype);
@@ -107,12 +136,11 @@ static bool take_buffers(struct ddp_mem *mem, const struct turn *turn, struct bu
     const bool is_one =
         posted->is_in_place && (posted->kind != DDP_COLL_REDUCE || turn->member == posted->root);
 
-    out->block[0] = ddp_mem_array(
-        mem, is_one && output_blocks > input_blocks ? output_blocks : input_blocks, block_bytes);
-    out->block[1] = is_one ? NULL : ddp_mem_array(mem, output_blocks, block_bytes);
-    out->input = out->block[0];
-    out->output = is_one ? out->block[0] : out->block[1];
-    if (out->block[0] == NULL || out->output == NULL) {
+    out->input = take_block(session, 0,
+                            is_one && output_blocks > input_blocks ? output_blocks : input_blocks,
+                            block_bytes);
+    out->output = is_one ? out->input : take_block(session, 1, output_blocks, block_bytes);
+    if (out->input == NULL || out->output == NULL) {
         return false;
     }
     if (is_one && posted->kind == DDP_COLL_ALL_GATHER) {
@@ -126,8 +154,7 @@ static bool take_buffers(struct ddp_mem *mem, const struct turn *turn, struct bu
 static ddp_status run_one(struct harness_session *session, uint32_t step, const struct turn *turn)
 {
     const struct harness_posted *posted = &turn->posted;
-    struct ddp_mem *mem = session->env->mem;
-    struct buffers buffers = {{NULL, NULL}, NULL, NULL};
+    struct buffers buffers = {NULL, NULL};
     ddp_status status;
 
     if (posted->is_monitored) {
@@ -136,7 +163,7 @@ static ddp_status run_one(struct harness_session *session, uint32_t step, const 
     if (posted->kind == DDP_COLL_BARRIER) {
         return post(session, turn, NULL, NULL);
     }
-    status = take_buffers(mem, turn, &buffers) ? DDP_OK : DDP_E_NOMEM;
+    status = take_buffers(session, turn, &buffers) ? DDP_OK : DDP_E_NOMEM;
     if (status == DDP_OK && (posted->kind != DDP_COLL_BROADCAST || turn->member == posted->root)) {
         harness_posted_fill(posted, session->plan->job.seed, step, turn->index, session->env->rank,
                             posted->elem_count * ddp_coll_input_blocks(posted->kind, turn->size),
@@ -148,8 +175,6 @@ static ddp_status run_one(struct harness_session *session, uint32_t step, const 
     if (status == DDP_OK) {
         record_taken(session, turn, buffers.output);
     }
-    ddp_mem_free(mem, buffers.block[1]);
-    ddp_mem_free(mem, buffers.block[0]);
     return status;
 }
 

@@ -49,6 +49,19 @@ struct harness_reader {
     bool has_threads; /* else the loader reads in the rank's own */
 };
 
+/* Memory of evaluations, kept from the first one on. */
+struct harness_evaluated {
+    uint32_t *samples; /* of one batch */
+    void *tallies;     /* this rank's, then every rank's */
+};
+
+/* Memory of collectives that the plan posts: of the largest so far, for each of their two blocks.
+ */
+struct harness_post_room {
+    char *block[2];
+    size_t size_bytes[2];
+};
+
 struct harness_session {
     struct ddp_env *env;
     const struct harness_plan *plan;
@@ -109,6 +122,8 @@ struct harness_session {
      * done again if nobody completes it. */
     void **kept_buffers; /* [tensor_count - param_count] */
     uint64_t kept_step;
+    struct harness_evaluated evaluated;
+    struct harness_post_room post_room;
     /* After the loss: plan and options of the new group, which take the place
      * of the first ones. */
     const struct harness_plan *first_plan;
@@ -252,6 +267,7 @@ DDP_MUST_USE ddp_status harness_session_untimely(struct harness_session *session
 
 /* evaluate.c: after a step, if the job evaluates then. */
 DDP_MUST_USE ddp_status harness_session_evaluate(struct harness_session *session, uint32_t step);
+void harness_session_end_evaluations(struct harness_session *session);
 
 /* step.c: all optimizer steps, or as many as the rank's data allows. */
 DDP_MUST_USE ddp_status harness_session_train(struct harness_session *session);
@@ -266,6 +282,7 @@ DDP_MUST_USE ddp_status harness_session_open_groups(struct harness_session *sess
 void harness_session_close_groups(struct harness_session *session);
 /* posted.c: the collectives of job.posts, once. */
 DDP_MUST_USE ddp_status harness_session_post(struct harness_session *session, uint32_t step);
+void harness_session_end_posts(struct harness_session *session);
 /* Read the options' checkpoint into model and optimizer and set first_step. */
 DDP_MUST_USE ddp_status harness_session_restore(struct harness_session *session);
 

@@ -178,11 +178,35 @@ static ddp_status pass_widths(struct harness_session *session)
     return DDP_OK;
 }
 
+/* Point model/statistics: a fault may alter the type of this rank's buffers of floats. */
+static ddp_status pass_statistics(struct harness_session *session)
+{
+    struct ref_model_config *model = &session->job.model;
+    struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
+    int64_t dtype = (int64_t)model->statistics;
+
+    place.data = &dtype;
+    place.elem_count = 1;
+    place.dtype = DDP_DTYPE_I64;
+    if (ddp_fault_point(session->env->faults, DDP_FAULT_POINT_MODEL_STATISTICS, &place) ==
+        DDP_FAULT_FAIL) {
+        return ddp_err_set(session->err, DDP_E_INJECTED, "the model's buffers got no type");
+    }
+    if (dtype < 0 || dtype >= DDP_DTYPE_COUNT) {
+        return ddp_err_set(session->err, DDP_E_INVALID,
+                           "a fault made %lld the type of buffers: there are 0 to %d",
+                           (long long)dtype, DDP_DTYPE_COUNT - 1);
+    }
+    model->statistics = (enum ddp_dtype)dtype;
+    return DDP_OK;
+}
+
 static ddp_status build_model(struct harness_session *session)
 {
     struct ref_job *job = &session->job;
 
     DDP_TRY(pass_widths(session));
+    DDP_TRY(pass_statistics(session));
     /* Rank 0 draws what the reference does: the others' parameters must not survive. */
     if (session->plan->job.init == HARNESS_INIT_PER_RANK && session->env->rank > 0) {
         job->model.seed = ddp_hash_combine(job->model.seed, session->env->rank);
@@ -444,6 +468,8 @@ void harness_session_close(struct harness_session *session)
 
     harness_session_unwrap(session);
     harness_session_drop_buffers(session);
+    harness_session_end_evaluations(session);
+    harness_session_end_posts(session);
     harness_batches_fini(&session->batches);
     ddp_mem_free(mem, session->tensors);
     ddp_mem_free(mem, session->targets);

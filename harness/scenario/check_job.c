@@ -431,9 +431,7 @@ static ddp_status check_mixed(const struct harness_reader *reader,
     why = job->device != HARNESS_DEVICE_CPU ? "device cpu" : why;
     why = job->gradient_as_bucket_view ? "no gradient_as_bucket_view" : why;
     why = job->hook != HARNESS_HOOK_NONE ? "no hook: in PyTorch it is one itself" : why;
-    why = !ref_model_is_roundable(&model)
-              ? "model mlp, branchy, gpt or module_*: the others compute in f32"
-              : why;
+    why = !ref_model_is_roundable(&model) ? "another model: exact_linear computes in f32" : why;
     return why == NULL ? DDP_OK
                        : harness_yaml_fail(node, reader->err, DDP_E_INVALID,
                                            "a job with mixed_precision has %s", why);

@@ -1,5 +1,6 @@
 """A mutant is killed by a unit: the case that its patch names passes in the unit's own program and, with
-the mutant, fails with the text that the patch states and with nothing else.
+the mutant, fails, and the first check that fails says the text that the patch states. (Of a case of several
+ranks each one fails, and so does what they check behind that.)
 
 Usage: check_unit.py PATCH UNIT MUTANT
 """
@@ -26,6 +27,6 @@ if code == 0:
     sys.exit(f"{case}: the mutant SURVIVED")
 # GoogleTest heads each failed check with this word.
 failures = re.findall(r": Failure\n(.*?)(?=\n\S+: Failure|\n\[)", output, re.S)
-if len(failures) != 1 or stated not in failures[0]:
-    sys.exit(f"{case}: not killed with \"{stated}\" alone\n{output}")
+if not failures or stated not in failures[0]:
+    sys.exit(f"{case}: not killed with \"{stated}\"\n{output}")
 print(f"{case}: killed with \"{stated}\"")

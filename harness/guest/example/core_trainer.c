@@ -8,11 +8,11 @@
  * are.
  */
 #include <core_model.h>
-#include <ddpcore/base/hash.h>
 #ifdef CORE_TRAINER_CUDA
 #include <ddpcore/cuda/cuda.h>
 #endif
 #include <ddpcore/ddp/clip.h>
+#include <ddpcore/ddp/drift.h>
 #include <ddpcore/device/math.h>
 #include <ddpcore/world/state.h>
 #include <ddprove_ddpcore.h>
@@ -37,10 +37,6 @@ static ddp_status next_batch(void)
     struct ddp_loader_batch batch = {0};
 
     DDP_TRY(ddprove_core_next(&batches, DDP_DEADLINE_NEVER, &batch));
-    if (batch.rows == 0) {
-        DDP_TRY(ddp_loader_epoch(batches.loader, batch.epoch + 1));
-        DDP_TRY(ddprove_core_next(&batches, DDP_DEADLINE_NEVER, &batch));
-    }
     return ddp_transfer_to_device(&world.transfer, &model.work->batch, batch.data,
                                   sizeof(struct batch));
 }
@@ -88,20 +84,15 @@ static ddp_status train_step(uint64_t step)
 /* The mean loss of this rank's batch, and a hash of its replica. */
 static ddp_status report(const char *when, uint64_t step)
 {
-    float values[CLASSES * PIXELS], sum = 0;
-    uint64_t hash = 0;
+    float losses[BATCH], sum = 0;
+    uint64_t hash;
 
-    DDP_TRY(ddp_transfer_to_host(&world.transfer, values, model.work->losses,
-                                 BATCH * sizeof values[0]));
+    DDP_TRY(ddp_transfer_to_host(&world.transfer, losses, model.work->losses,
+                                 BATCH * sizeof losses[0]));
     for (int i = 0; i < BATCH; i++) {
-        sum += values[i];
+        sum += losses[i];
     }
-    for (int p = 0; p < PARAMS; p++) {
-        DDP_TRY(ddp_transfer_to_host(&world.transfer, values, model.tensors[p].data,
-                                     ddp_param_size_bytes(&model.tensors[p])));
-        hash = ddp_hash_combine(hash,
-                                ddp_hash_bytes(values, ddp_param_size_bytes(&model.tensors[p]), 0));
-    }
+    DDP_TRY(ddp_hash_params(ddp, &hash));
     (void)printf("rank %" PRIu32 " %s step %" PRIu64 " loss %.6f hash %016" PRIx64 "\n",
                  world.where.rank, when, step, (double)sum / BATCH, hash);
     return DDP_OK;
@@ -122,6 +113,7 @@ static ddp_status train(uint64_t steps, const char *path, struct ddp_err *err)
                                      .slot_count = 4,
                                      .slot_bytes = sizeof(struct batch),
                                      .worker_count = 2,
+                                     .is_endless = true,
                                      .device = world.device,
                                      .read = model_read};
     ddp_status status;

@@ -349,7 +349,8 @@ static void setup_rank(struct world *world, uint32_t r)
     ddp_recorder_init(&rank->recorder, rank->recorder_storage, WORLD_RING_COUNT, &world->clock.base,
                       r, size, 1);
     DDP_ASSERT(ddp_device_cpu_create(ddp_mem_system(), &rank->device) == DDP_OK);
-    world->colls[r] = (struct world_coll){{&coll_ops, &rank->env, rank->device, 1, r, size}, world};
+    world->colls[r] =
+        (struct world_coll){{&coll_ops, &rank->env, rank->device, 1, r, size, NULL}, world};
     ddp_group_init(&rank->group, &rank->env,
                    world->net != NULL ? create_loop_coll(world, rank) : &world->colls[r].base,
                    world->config.semantics, world->config.timeout_ns);

@@ -70,3 +70,31 @@ CT_TEST(drift, names_rank_and_parameter)
         }
     }
 }
+
+static void hash_program(struct world_rank *rank)
+{
+    const struct ddp_config config = job_config();
+    uint64_t first, again, other;
+    struct job job;
+    struct ddp_model model = {.params = job.params, .param_count = JOB_PARAM_COUNT};
+
+    job_init(&job, rank->rank);
+    CT_REQUIRE(ddp_create(&rank->group, rank->device, &model, &config, &job.ddp, NULL) == DDP_OK);
+    CT_CHECK_STATUS(ddp_hash_params(job.ddp, &first), DDP_OK);
+    job.data[2][1] += 1.0F;
+    CT_CHECK_STATUS(ddp_hash_params(job.ddp, &other), DDP_OK);
+    job.data[2][1] -= 1.0F;
+    CT_CHECK_STATUS(ddp_hash_params(job.ddp, &again), DDP_OK);
+    CT_CHECK(first == again && first != other && first != 0);
+    ddp_destroy(job.ddp);
+}
+
+CT_TEST(drift, one_number_for_all_parameters)
+{
+    const struct world_config config = {.world_size = 2,
+                                        .semantics = DDP_SEMANTICS_STRICT,
+                                        .program = hash_program,
+                                        .timeout_ns = DDP_NS_PER_S};
+
+    world_run(&config);
+}

@@ -133,6 +133,43 @@ CT_TEST(loader, order_does_not_depend_on_workers)
     }
 }
 
+/* One epoch behind the other, from the middle of one on; a rank without samples is told so. */
+CT_TEST(loader, epochs_follow_each_other)
+{
+    for (uint32_t workers = 0; workers <= 2; workers++) {
+        struct fixture f = {0};
+        struct ddp_loader_batch batch;
+
+        CT_REQUIRE(fixture_open(&f, workers, 0));
+        ddp_loader_destroy(f.loader);
+        f.config.is_endless = true;
+        CT_REQUIRE(fixture_open(&f, workers, 3));
+        for (uint64_t epoch = 3; epoch < 6; epoch++) {
+            uint32_t expected[SAMPLES];
+
+            CT_REQUIRE_OK(ddp_sampler_epoch(&f.config.sampler, epoch, ddp_mem_system(), expected));
+            for (size_t seen = 0; seen < SAMPLES; seen += batch.rows) {
+                CT_REQUIRE_OK(next(&f, &batch));
+                CT_REQUIRE(batch.epoch == epoch && batch.index == seen / ROWS && batch.rows > 0);
+                CT_CHECK_BYTES(batch.samples, expected + seen, batch.rows * sizeof(uint32_t));
+                CT_CHECK_EQ_U64(((const uint32_t *)batch.data)[0], 3 * batch.samples[0] + 1);
+            }
+        }
+        CT_CHECK_EQ_U64(ddp_loader_state(f.loader).epoch, 6);
+        fixture_close(&f);
+        f = (struct fixture){0};
+        CT_REQUIRE(fixture_open(&f, 0, 0));
+        ddp_loader_destroy(f.loader);
+        f.config.is_endless = true;
+        f.config.sampler.sample_count = 1;
+        f.config.sampler.world_size = 2;
+        f.config.sampler.drop_last = true;
+        CT_REQUIRE(fixture_open(&f, workers, 0));
+        CT_CHECK_STATUS(next(&f, &batch), DDP_E_INVALID);
+        fixture_close(&f);
+    }
+}
+
 /* Workers go no further ahead than there are slots, and never into the one in use. */
 CT_TEST(loader, reads_as_far_ahead_as_there_are_slots)
 {
