@@ -136,7 +136,7 @@ static bool is_gathered(const struct place *place)
 {
     const struct harness_emulation *e = place->e;
     size_t missing = harness_program_is_hook_gathered(&e->input->plan->job, place->step + 1u)
-                         ? harness_program_buckets(e->input->program, (int32_t)place->step)->count
+                         ? e->params.count
                          : 0;
     size_t count = 0;
     const struct harness_trace_event *const *list =
