@@ -28,17 +28,16 @@ static void add_at(struct answers *answers, enum harness_verdict verdict, int64_
     answers->out[answers->count - 1].bucket = bucket;
 }
 
-static const struct harness_bucket *bucket_of_param(const struct harness_program *program,
-                                                    int64_t param)
+/* In the fault's step. */
+static const struct harness_bucket *bucket_at(const struct answers *answers, uint64_t index)
 {
-    for (size_t b = 0; b < program->first.count; b++) {
-        for (uint32_t i = 0; i < program->first.items[b].param_count; i++) {
-            if (program->first.items[b].params[i] == (uint32_t)param) {
-                return &program->first.items[b];
-            }
-        }
-    }
-    return NULL;
+    return harness_program_bucket(&answers->job->program, (int32_t)answers->step, index);
+}
+
+static const struct harness_bucket *bucket_of_param(const struct answers *answers, int64_t param)
+{
+    return bucket_at(answers, harness_program_bucket_of(&answers->job->program,
+                                                        (int32_t)answers->step, (uint32_t)param));
 }
 
 /* Dataset `dyadic`: a regression whose errors, and so gradients, may all be exactly zero. */
@@ -67,9 +66,8 @@ static bool has_sure_gradient(const struct answers *answers, const struct harnes
 static void corrupt_contribution(struct answers *answers)
 {
     const struct harness_action *action = &answers->fault->action;
-    const struct harness_program *program = &answers->job->program;
     int64_t index = answers->fault->at.bucket;
-    const struct harness_bucket *bucket = &program->first.items[index];
+    const struct harness_bucket *bucket = bucket_at(answers, (uint64_t)index);
     enum harness_verdict verdict = HARNESS_VERDICT_NONE;
     bool is_whole = true;
 
@@ -117,7 +115,7 @@ static void corrupt_gradient(struct answers *answers)
 {
     const struct harness_fault *fault = &answers->fault[0];
     const struct harness_job *job = answers->job->job;
-    const struct harness_bucket *bucket = bucket_of_param(&answers->job->program, fault->at.param);
+    const struct harness_bucket *bucket = bucket_of_param(answers, fault->at.param);
     bool is_last = job->micro_batches == 1 || fault->at.micro == (int64_t)job->micro_batches - 1;
 
     if (fault->action.corrupt == HARNESS_CORRUPT_NAN) {
@@ -144,7 +142,7 @@ static void corrupt_sum(struct answers *answers)
     if (kind == HARNESS_CORRUPT_NAN) {
         add(answers, HARNESS_VERDICT_VALUE_NONFINITE);
     } else if ((kind == HARNESS_CORRUPT_FLIP || kind == HARNESS_CORRUPT_SET) &&
-               answers->job->program.first.items[answers->fault->at.bucket].elem_count >= 4) {
+               bucket_at(answers, (uint64_t)answers->fault->at.bucket)->elem_count >= 4) {
         add(answers, HARNESS_VERDICT_VALUE_CORRUPTED);
         if (answers->fault->action.count > 1) { /* of a parameter that has no other elements */
             add(answers, HARNESS_VERDICT_VALUE_SCALED);
@@ -239,7 +237,6 @@ static void argue(struct answers *answers)
     };
 
     const struct harness_action *action = &answers->fault->action;
-    const struct harness_program *program = &answers->job->program;
     int64_t bucket = answers->fault->at.bucket;
 
     if (action->arg != HARNESS_ARG_INDEX) {
@@ -249,8 +246,8 @@ static void argue(struct answers *answers)
     add(answers, HARNESS_VERDICT_MISMATCH_BUCKET);
     /* The next bucket's turn, if they are of one size, looks as if this one were left out; whoever
      * refuses it at once does not see that it comes again. */
-    if (program->first.items[bucket].elem_count ==
-        program->first.items[action->arg_value].elem_count) {
+    if (bucket_at(answers, (uint64_t)bucket)->elem_count ==
+        bucket_at(answers, action->arg_value)->elem_count) {
         add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
     }
 }
@@ -274,8 +271,7 @@ static void skip_result(struct answers *answers)
                                               * had the same, the sum would be scaled */
         if (harness_grammar_is_summed(job, answers->fault->at.rank, answers->step) &&
             (job->samples == 0 || job->samples >= job->ranks) &&
-            has_sure_gradient(answers,
-                              &answers->job->program.first.items[answers->fault->at.bucket])) {
+            has_sure_gradient(answers, bucket_at(answers, (uint64_t)answers->fault->at.bucket))) {
             add_at(answers, HARNESS_VERDICT_VALUE_LOST, answers->step, answers->fault->at.bucket);
             /* Or others wait for ever, where no later message of the rank is taken for it. */
             add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
@@ -284,8 +280,7 @@ static void skip_result(struct answers *answers)
     case DDP_FAULT_POINT_BUCKET_UNFLATTEN: /* what was there before, or the rank's own */
         if (job->ranks > 1 && !job->gradient_as_bucket_view && answers->job->uses_all &&
             harness_grammar_is_even(job) && /* else it may be the rank's own alone, and a factor */
-            has_sure_gradient(answers,
-                              &answers->job->program.first.items[answers->fault->at.bucket])) {
+            has_sure_gradient(answers, bucket_at(answers, (uint64_t)answers->fault->at.bucket))) {
             add_at(answers, HARNESS_VERDICT_VALUE_STALE, answers->step, answers->fault->at.bucket);
         }
         break;
@@ -310,6 +305,13 @@ static void skip_result(struct answers *answers)
     }
 }
 
+static bool is_drift_due(const struct answers *answers)
+{
+    const uint32_t every = answers->job->job->drift_every;
+
+    return every > 0 && (answers->step + 1) % every == 0;
+}
+
 static void skip(struct answers *answers)
 {
     const struct harness_job *job = answers->job->job;
@@ -317,6 +319,11 @@ static void skip(struct answers *answers)
     switch (answers->fault->point) {
     case DDP_FAULT_POINT_OPTIMIZER_PRE:
         if (!is_regression(answers)) { /* else the update may be one that changes nothing */
+            add_diverged(answers);
+        }
+        break;
+    case DDP_FAULT_POINT_OPTIMIZER_CLIP: /* a norm that always binds */
+        if (!is_regression(answers) && job->optimizer.clip_norm < 0.1) {
             add_diverged(answers);
         }
         break;
@@ -331,6 +338,10 @@ static void skip(struct answers *answers)
         /* Only the last micro-batch reduces. */
         if (answers->fault->at.micro == (int64_t)job->micro_batches - 1) {
             add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
+            /* Nobody may look for drift in the middle of a pass. */
+            if (is_drift_due(answers)) {
+                add(answers, HARNESS_VERDICT_CRASH_EXITED);
+            }
         }
         break;
     case DDP_FAULT_POINT_BUCKET_LAUNCH:
@@ -351,7 +362,8 @@ static void skip(struct answers *answers)
         }
         break;
     case DDP_FAULT_POINT_COLLECTIVE_WAIT:
-        if (job->ranks > 1 && answers->job->uses_all) { /* else it may not be used */
+        /* Else it may not be used; and hooks wait once more. */
+        if (job->ranks > 1 && answers->job->uses_all && job->hook == HARNESS_HOOK_NONE) {
             add_at(answers, HARNESS_VERDICT_USAGE_UNORDERED, answers->step,
                    answers->fault->at.bucket);
         }

@@ -9,6 +9,10 @@
 extern "C" {
 #endif
 
+/* a: a batch that rank 0 did not take. b: another list: who has no batch in that pass has no order
+ * of gradients, under join. */
+bool harness_buckets_is_listed_so(const struct harness_paths *paths,
+                                  const struct harness_finding *a, const struct harness_finding *b);
 /* b: another operation than planned. */
 bool harness_buckets_is_posted_so(const struct harness_paths *paths,
                                   const struct harness_finding *a, const struct harness_finding *b);
