@@ -11,11 +11,13 @@ schedules (kinds that no job posts are only proved: noticed, but no right family
 their runs judged again from their files; records that the program has made and that were damaged, with every word that is
 said of them; on real processes those scenarios that reach what sim has not; canaries of the judge of guests; what only a
 plug-in's all-reduce reaches, with three of them; what only a card shows, on the stand-ins of one; and some once more
-in a program built with AddressSanitizer and UBSan, on real processes where these run the file. If only words differ, or only a schedule's proof fails, what follows is asked for a verdict first.
-Results are kept in build/mutation/results.jsonl by the mutated text, so that a later call goes on, also from those in
-ci/results/mutation.jsonl, a run that is not whole yet or the last whole one; --again judges
-those again that nothing noticed. Mutants that change nothing that can be observed are listed, each with its argument,
-in ci/equivalent_mutants.txt, and are left out.
+in a program built with AddressSanitizer and UBSan, on real processes where these run the file. If only words differ, or only a
+schedule's proof fails, what follows is asked for a verdict first.
+Results are kept in build/mutation/results.jsonl by the text of the mutated function, so that a later call goes on. It starts
+from those in ci/results/mutation.jsonl, a run that is not whole yet or the last whole one, and from those of other seeds:
+whatever was drawn once is in the whole sample, which --count fills up. A result stays while its function does, and says of
+which commit it is; --again judges those again that nothing noticed. Mutants that change nothing that can be observed are
+listed, each with its argument, in ci/equivalent_mutants.txt, and are left out.
 
 --seed N draws another sample, of mutants that none of those results has: the suite was not tuned on them. Its results
 are kept in files of their own, build/mutation/results_N.jsonl and ci/results/mutation_N.jsonl. Draw one, look at its
@@ -208,6 +210,16 @@ def scenario_files(path):
     """A file, or all scenarios of a folder."""
     return [path] if path.endswith(".yaml") else [os.path.join(where, file) for where, _, found in os.walk(path)
                                                   for file in found if file.endswith(".yaml")]
+
+
+def key_of(path, source, number, line):
+    """What a mutant's result is kept by: the file, and the function's text with the mutated line. That other functions of the
+    file are edited changes little of what a mutant does; that its own is, may."""
+    is_end = [text.startswith("}") for text in source]
+    first = next((place + 1 for place in range(number - 2, -1, -1) if is_end[place]), 0)
+    last = next((place + 1 for place in range(number - 1, len(source)) if is_end[place]), len(source))
+    text = "".join(source[first:number - 1] + [line] + source[number:last])
+    return hashlib.sha256((path + "\n" + text).encode()).hexdigest()[:20]
 
 
 def sample(count, only, seed=SEED, least=3):
@@ -695,22 +707,34 @@ class Session:
         self.reach = builder.reach()
         self.end = end
         self.lock = threading.Lock()
+        self.commit = builder.call(["git", "-C", ROOT, "describe", "--always", "--dirty"]).strip()
         self.known = {}
+        self.drawn = set()  # by the whole sample first
         self.tuned_on = set()  # left out of another seed's sample
         files = [KEPT, RESULTS]
+        others = sorted(set(glob.glob(KEPT.replace(".jsonl", "*.jsonl")) + glob.glob(RESULTS.replace(".jsonl", "*.jsonl"))))
         if seed != SEED:
             files = [path.replace(".jsonl", f"_{seed}.jsonl") for path in files]
-            others = glob.glob(KEPT.replace(".jsonl", "*.jsonl")) + glob.glob(RESULTS.replace(".jsonl", "*.jsonl"))
             for path in set(others) - set(files):
-                with open(path, encoding="utf-8") as file:
-                    self.tuned_on.update(json.loads(line)["key"] for line in file)
-        for path in filter(os.path.exists, files):
-            with open(path, encoding="utf-8") as file:  # an argument is asked for anew: it may have been withdrawn
-                self.known.update({entry["key"]: entry for entry in map(json.loads, file)
-                                   if entry["by"] != "argued" and
-                                   not (is_again and entry["by"] in ("survived", "unreached"))})
+                self.tuned_on.update(entry["key"] for entry in self.read(path))
+        else:
+            self.drawn = {entry["key"] for path in others for entry in self.read(path)}
+        # The last one wins: what was judged here, and lately.
+        for path in (files if seed != SEED else [*(path for path in others if path not in files), *files]):
+            self.known.update({entry["key"]: entry for entry in self.read(path)})
+        # An argument is asked for anew: it may have been withdrawn.
+        self.known = {key: entry for key, entry in self.known.items() if entry["by"] != "argued" and
+                      not (is_again and entry["by"] in ("survived", "unreached") and entry.get("on") != self.commit)}
         self.results = files[1]
         self.done = []
+
+    @staticmethod
+    def read(path):
+        """The results of a file, if there is one."""
+        if not os.path.exists(path):
+            return []
+        with open(path, encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
 
     def keep(self, entry):
         """Remember a result."""
@@ -726,11 +750,11 @@ class Session:
         folder = tempfile.mkdtemp(prefix="mutation-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         seen = {self.builder.original_code(path, folder)}
         count = 0
-        for number, line in pool:
-            if count == wanted or time.time() > self.end:
+        keyed = [(key_of(path, source, *one), *one) for one in pool]
+        for key, number, line in sorted(keyed, key=lambda one: one[0] not in self.drawn):
+            if (count >= wanted and key not in self.drawn) or time.time() > self.end:
                 break
             text = "".join(source[:number - 1] + [line] + source[number:])
-            key = hashlib.sha256((path + text).encode()).hexdigest()[:20]
             if key in self.tuned_on:
                 continue
             entry = self.known.get(key)
@@ -740,7 +764,7 @@ class Session:
             if entry is None:
                 try:
                     entry = {"key": key, "file": path, "line": number, "old": source[number - 1].strip(),
-                             "new": line.strip(), **self.mutant(path, number, text, folder, seen)}
+                             "new": line.strip(), "on": self.commit, **self.mutant(path, number, text, folder, seen)}
                 except Starved:
                     print(f"{path}:{number}: not judged, since the machine has too much to do; a later call does")
                     count += 1

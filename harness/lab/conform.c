@@ -41,6 +41,13 @@ static bool is_asked(struct harness_conforming *run, enum harness_conform_proper
     return run->report->result[property].is_asked && !harness_conform_is_over(run);
 }
 
+/* Of what is not, what else it does is no matter. */
+static bool is_sound(const struct harness_conforming *run)
+{
+    return !harness_conform_has_failed(run, HARNESS_CONFORM_ENDS) &&
+           !harness_conform_has_failed(run, HARNESS_CONFORM_EXACT);
+}
+
 static void try_world(struct harness_conforming *run, uint32_t world)
 {
     struct harness_lab_shared *shared = run->team.shared;
@@ -52,9 +59,8 @@ static void try_world(struct harness_conforming *run, uint32_t world)
     run->report->first_world = run->report->first_world == 0 ? world : run->report->first_world;
     run->report->last_world = world;
     harness_conform_counts(run);
-    if (harness_conform_has_failed(run, HARNESS_CONFORM_ENDS) ||
-        harness_conform_has_failed(run, HARNESS_CONFORM_EXACT)) {
-        return; /* what else it does is no matter */
+    if (!is_sound(run)) {
+        return;
     }
     if (is_asked(run, HARNESS_CONFORM_TYPES)) {
         harness_conform_types(run);
@@ -193,6 +199,7 @@ static void ask(struct harness_conforming *run)
     run->report->result[HARNESS_CONFORM_SPOILED].is_asked = run->is_builtin;
     run->report->result[HARNESS_CONFORM_KILLED].is_asked = run->is_builtin;
     run->report->result[HARNESS_CONFORM_ABORT].is_asked = run->has_abort;
+    run->report->result[HARNESS_CONFORM_LARGE].is_asked = run->options->is_full;
     if ((run->needs & DDPROVE_COLL_ONE_COMM) != 0) {
         run->report->result[HARNESS_CONFORM_TWO].is_asked = false;
         run->report->result[HARNESS_CONFORM_REOPENS].is_asked = false;
@@ -264,6 +271,9 @@ ddp_status harness_conform_run(const struct harness_conform_options *options,
         ask(&run);
         try_worlds(&run);
         harness_conform_end_team(&run);
+        if (is_asked(&run, HARNESS_CONFORM_LARGE) && is_sound(&run)) {
+            harness_conform_large(&run);
+        }
         if (run.is_builtin && status == DDP_OK) {
             try_orders(&run);
         }

@@ -34,6 +34,8 @@ extern "C" {
     X(HARNESS_CONFORM_NEXT, "back_to_back",                                                        \
       "calls in a row are right, though buffers are used again at once")                           \
     X(HARNESS_CONFORM_FREED, "no_leak", "more calls leave no memory and no descriptor behind")     \
+    X(HARNESS_CONFORM_LARGE, "large",                                                              \
+      "it is right if a buffer has more than 2^31 bytes, and elements if it takes u8")             \
     X(HARNESS_CONFORM_TWO, "two_at_once", "two communicators in two threads are both right")       \
     X(HARNESS_CONFORM_MISMATCH, "tells_mismatch",                                                  \
       "if a rank asks for another count, every rank gets an error")                                \
@@ -72,7 +74,7 @@ struct harness_conform_options {
     const char *name; /* of an algorithm, or the path of a plug-in of either form */
     const char *program;
     struct harness_coll_range worlds;
-    bool is_full;        /* more worlds, and more orders of messages */
+    bool is_full;        /* more orders of messages, and a call of more than 2^31 bytes */
     bool is_tcp;         /* ranks are connected by TCP, not by shared memory */
     uint64_t budget_ns;  /* no case is begun later; 0: no limit */
     uint64_t timeout_ns; /* a call that takes longer hangs */
@@ -89,6 +91,7 @@ struct harness_conform_report {
     uint64_t order_count; /* in which messages were let through one by one, in one process */
     bool is_stopped;
     uint64_t elapsed_ns;
+    char untried[200]; /* why LARGE is not; "": it was, or was not to be */
     char untaken[200]; /* types and operations that it does not take; "": it takes all */
     uint32_t tree_world;
     char tree[600]; /* as probes found it, of that world; "": not measured */

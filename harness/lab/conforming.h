@@ -49,6 +49,8 @@ void harness_conform_repeats(struct harness_conforming *run);
 void harness_conform_row(struct harness_conforming *run);
 void harness_conform_two(struct harness_conforming *run);
 void harness_conform_leak(struct harness_conforming *run);
+/* conform_large.c: of two ranks; if the machine has no room for it, the report says so. */
+void harness_conform_large(struct harness_conforming *run);
 /* conform_trees.c: the trees of a world, as probes show them. */
 void harness_conform_trees(struct harness_conforming *run);
 /* conform_odd.c: ranks that ask for other things, die, or abort. */

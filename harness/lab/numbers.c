@@ -9,7 +9,7 @@
 
 #include "harness/lab/data.h"
 
-enum { WIDE = 97, NARROW = 7, SPECIALS = 9 };
+enum { WIDE = 97, NARROW = 7, TWO_EVERY = 5, SPECIALS = 9, PERIOD = WIDE * NARROW * TWO_EVERY };
 
 static size_t in_elems(const struct harness_lab_shared *shared)
 {
@@ -111,24 +111,34 @@ static double load(const unsigned char *data, size_t i, enum ddp_dtype dtype)
 
 /* --- whole numbers ---------------------------------------------------------------------------- */
 
-/* bf16 has 8 bits for a sum, fp16 11. */
+/* bf16 has 8 bits for a sum, fp16 11. After PERIOD places the numbers come again: that is no power
+ * of two, so a place that lost its upper bits has another number. */
 static int64_t whole_at(const struct harness_lab_trial *trial, uint32_t rank, size_t place,
                         uint32_t seed)
 {
     uint64_t number = (uint64_t)rank * 31 + place * 7 + (uint64_t)seed * 13;
 
     if (trial->redop == DDP_REDOP_PROD) {
-        return (number % 5) == 0 ? 2 : 1;
+        return (number % TWO_EVERY) == 0 ? 2 : 1;
     }
     return 1 + (int64_t)(number % (trial->dtype == DDP_DTYPE_BF16 ? NARROW : WIDE));
 }
 
 void harness_lab_put_whole(struct harness_lab_shared *shared, uint32_t slice, uint32_t seed)
 {
+    size_t elem_bytes = ddp_dtype_size_bytes(shared->trial.dtype);
+    size_t count = in_elems(shared);
+    size_t first = count < (size_t)PERIOD ? count : (size_t)PERIOD;
+
     for (uint32_t r = 0; r < shared->request.ranks; r++) {
-        for (size_t i = 0; i < in_elems(shared); i++) {
-            store(input_of(shared, r, slice), i, shared->trial.dtype,
-                  whole_at(&shared->trial, r, i, seed));
+        unsigned char *input = input_of(shared, r, slice);
+
+        for (size_t i = 0; i < first; i++) {
+            store(input, i, shared->trial.dtype, whole_at(&shared->trial, r, i, seed));
+        }
+        for (size_t i = first; i < count; i += first) {
+            memcpy(input + i * elem_bytes, input,
+                   (count - i < first ? count - i : first) * elem_bytes);
         }
     }
 }
@@ -226,9 +236,45 @@ static bool has_output(const struct harness_lab_shared *shared, uint32_t rank)
     return shared->request.kind != DDP_COLL_REDUCE || rank == shared->trial.root;
 }
 
+/* Whether a block of a rank's output is right: its first period, and what follows is what lies a
+ * period before it. False: perhaps not; who asks looks at each element. */
+static bool is_block_right(struct harness_lab_shared *shared, uint32_t slice, uint32_t rank,
+                           size_t from, uint32_t seed)
+{
+    enum ddp_dtype dtype = shared->trial.dtype;
+    size_t elem_bytes = ddp_dtype_size_bytes(dtype);
+    size_t count = shared->trial.elem_count;
+    size_t first = count < (size_t)PERIOD ? count : (size_t)PERIOD;
+    const unsigned char *output = output_of(shared, rank, slice);
+    const unsigned char *block = output + from * elem_bytes;
+
+    for (size_t i = from; i < from + first; i++) {
+        if (!(fabs(load(output, i, dtype) - (double)expected_at(shared, rank, i, seed)) < 0.5)) {
+            return false;
+        }
+    }
+    return memcmp(block, block + first * elem_bytes, (count - first) * elem_bytes) == 0;
+}
+
+static bool is_all_right(struct harness_lab_shared *shared, uint32_t slice, uint32_t seed)
+{
+    for (uint32_t r = 0; r < shared->request.ranks; r++) {
+        for (size_t from = 0; has_output(shared, r) && from < out_elems(shared);
+             from += shared->trial.elem_count) {
+            if (!is_block_right(shared, slice, r, from, seed)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 bool harness_lab_judge_whole(struct harness_lab_shared *shared, uint32_t slice, uint32_t seed,
                              struct harness_lab_wrong *out)
 {
+    if (is_all_right(shared, slice, seed)) {
+        return true;
+    }
     for (size_t i = 0; i < out_elems(shared); i++) {
         for (uint32_t r = 0; r < shared->request.ranks; r++) {
             double got = load(output_of(shared, r, slice), i, shared->trial.dtype);

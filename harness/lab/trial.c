@@ -47,8 +47,9 @@ static bool make_guarded(struct guarded *guarded, size_t size_bytes, size_t shif
     if (guarded->room == NULL) {
         return false;
     }
-    memset(guarded->room, GUARD, size_bytes + shift_bytes + 2 * GUARD_BYTES);
     guarded->data = guarded->room + GUARD_BYTES + shift_bytes;
+    memset(guarded->room, GUARD, GUARD_BYTES + shift_bytes);
+    memset(guarded->data + size_bytes, GUARD, GUARD_BYTES); /* what lies between may be unused */
     return true;
 }
 

@@ -108,6 +108,10 @@ says 'PASS' coll conform binomial_reduce --worlds 3
 says 'orders and losses of messages' coll conform ring --worlds 2 --transport tcp
 grep -qE '^  any_order +PASS' out || fail "orders are not judged: $(cat out)"
 grep -qE '^  no_silent_loss +PASS' out || fail "losses are not judged: $(cat out)"
+# A call of more than 2^31 bytes is made where there is room for it (ci/deep lab), and left out with a word where there is none.
+(ulimit -v 8000000 && "$ddprove" coll conform ./RIGHT.so --full --worlds 2 >out 2>err </dev/null) ||
+    fail "without room: exit $?: $(cat out err)"
+grep -qE '^not tried: large, since 17408 MiB of memory are needed, [0-9]+ are free' out || fail "nothing is said of what has no room: $(cat out)"
 refused 'transport is shm or tcp' coll conform ring --transport udp
 refused 'a barrier has nothing that could be tried' coll conform dissemination_barrier
 refused 'worlds of up to 16 ranks can be run' coll conform ring --worlds 17

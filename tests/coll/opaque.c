@@ -40,6 +40,7 @@ enum what {
     DESCRIPTORS,
     GLOBAL,       /* one state for all communicators */
     TRUSTING,     /* takes any count for its own */
+    NARROW,       /* counts bytes in 32 bits */
     IMMORTAL,     /* goes on waiting for a rank that is dead */
     DEAF,         /* is not to be aborted */
     SOUND,        /* aborted as it should be */
@@ -170,6 +171,9 @@ static int move_part(struct star *star, uint32_t peer, const float *src, float *
     uint64_t bytes = count * sizeof(float);
     int result;
 
+    if (WHAT == NARROW && (int32_t)bytes < 0) {
+        bytes = 0;
+    }
     if (WHAT != TRUSTING || count > PADDED) {
         return move(star, peer, src, dst, bytes);
     }
