@@ -49,8 +49,8 @@ static bool is_still_first(const struct harness_paths *paths, uint32_t rank,
 }
 
 /* A rank that left the pass out after which buckets are rebuilt goes on with those that it has. */
-static bool is_unlisted(const struct harness_paths *paths, const struct harness_finding *a,
-                        const struct harness_finding *b)
+bool harness_buckets_is_unlisted(const struct harness_paths *paths, const struct harness_finding *a,
+                                 const struct harness_finding *b)
 {
     for (uint32_t i = 0; i < harness_rank_set_count(&b->culprits); i++) {
         if (!is_still_first(paths, harness_rank_set_at(&b->culprits, i), b)) {
@@ -59,15 +59,14 @@ static bool is_unlisted(const struct harness_paths *paths, const struct harness_
     }
     return (a->verdict == HARNESS_VERDICT_MISMATCH_MISSING ||
             a->verdict == HARNESS_VERDICT_DATA_MISSING) &&
-           harness_path_is_of(b, a) && a->step < b->step &&
+           harness_path_is_of(b, a) && a->step < b->step && harness_path_bucket(paths, b) >= 0 &&
            paths->plan->job.bucket_order == HARNESS_BUCKET_ORDER_PYTORCH;
 }
 
 bool harness_buckets_is_laid_so(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b)
 {
-    return harness_path_bucket(paths, b) >= 0 &&
-           (is_unlisted(paths, a, b) || (is_list(a) && b->step >= a->step && has_list(a, b)));
+    return is_list(a) && b->step >= a->step && harness_path_bucket(paths, b) >= 0 && has_list(a, b);
 }
 
 bool harness_buckets_is_refused(const struct harness_paths *paths, const struct harness_finding *a,
