@@ -7,17 +7,17 @@
  *   the average is P Q^T, and M - P Q^T is kept for the next pass.
  * The P of all matrices are one collective, and so are their Q, and all that is not compressed. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
 #include "ddpcore/device/device.h"
-#include "ddpcore/hook/hooks.h"
+#include "ddpcore/hook/powersgd_kept.h"
 
-/* A parameter of a bucket. rank 0: it is not compressed, and at counts elements of `rest`; else
- * at_p and at_q count those of P and Q. */
+/* A parameter of a bucket. If it is not compressed, at counts elements of `rest`; else at_p and
+ * at_q count those of P and Q. */
 struct matrix {
-    size_t n, m, rank;
+    struct ddp_powersgd_part *part;
+    size_t param; /* its number */
     size_t first; /* in the bucket */
     size_t at, at_p, at_q;
 };
@@ -25,7 +25,6 @@ struct matrix {
 struct compressed {
     struct ddp_block block; /* what travels: rest, then P, then Q */
     size_t rest_count, p_count, q_count;
-    float *error; /* [elem_count] what was left out so far */
     struct matrix *matrices;
     size_t matrix_count;
 };
@@ -39,8 +38,7 @@ struct powersgd_hook {
 
     const struct ddp_hook_site *site; /* while open */
     struct compressed *buckets;       /* [bucket_count] */
-    struct ddp_param *state;          /* iteration, then error and Q of each bucket */
-    char (*names)[40];
+    struct ddp_powersgd_kept kept;    /* also while closed */
 };
 
 static struct powersgd_hook *self_of(struct ddp_hook *hook)
@@ -62,28 +60,15 @@ static uint64_t powersgd_identity(const struct ddp_hook *hook)
 
 /* --- layout ----------------------------------------------------------------------------------- */
 
-static size_t smallest(size_t a, size_t b)
+static void place(const struct ddp_powersgd_part *part, struct compressed *bucket,
+                  struct matrix *out)
 {
-    return a < b ? a : b;
-}
-
-/* Compressed only if that saves enough: PyTorch's _should_compress. */
-static void measure(const struct powersgd_hook *self, const struct ddp_param *param,
-                    struct compressed *bucket, struct matrix *out)
-{
-    out->n = param->ndim > 0 ? param->shape[0] : 1;
-    out->m = out->n > 0 ? param->elem_count / out->n : 0;
-    out->rank = smallest(smallest(out->n, out->m), self->config.rank);
-    if (!((double)(out->n + out->m) * (double)out->rank * self->config.min_compression_rate <
-          (double)param->elem_count)) {
-        out->rank = 0;
-    }
     out->at = bucket->rest_count;
     out->at_p = bucket->p_count;
     out->at_q = bucket->q_count;
-    bucket->rest_count += out->rank == 0 ? param->elem_count : 0;
-    bucket->p_count += out->n * out->rank;
-    bucket->q_count += out->m * out->rank;
+    bucket->rest_count += part->rank == 0 ? part->elem_count : 0;
+    bucket->p_count += part->n * part->rank;
+    bucket->q_count += part->m * part->rank;
 }
 
 static ddp_status open_bucket(struct powersgd_hook *self, const struct ddp_grad_bucket *from,
@@ -96,13 +81,16 @@ static ddp_status open_bucket(struct powersgd_hook *self, const struct ddp_grad_
     }
     bucket->matrix_count = from->param_count;
     bucket->matrices = ddp_mem_array(site->mem, from->param_count, sizeof(*bucket->matrices));
-    bucket->error = ddp_mem_array(site->mem, from->elem_count, sizeof(float));
-    if (bucket->matrices == NULL || bucket->error == NULL) {
+    if (bucket->matrices == NULL) {
         return DDP_E_NOMEM;
     }
     for (size_t i = 0; i < from->param_count; i++) {
-        bucket->matrices[i].first = from->offsets[i];
-        measure(self, &site->params[from->params[i]], bucket, &bucket->matrices[i]);
+        struct matrix *matrix = &bucket->matrices[i];
+
+        matrix->param = from->params[i];
+        matrix->part = &self->kept.parts[matrix->param];
+        matrix->first = from->offsets[i];
+        place(matrix->part, bucket, matrix);
     }
     return ddp_hook_alloc(site, from->index,
                           (bucket->rest_count + bucket->p_count + bucket->q_count) * sizeof(float),
@@ -124,43 +112,13 @@ static float *q_of(const struct compressed *bucket)
     return p_of(bucket) + bucket->p_count;
 }
 
-static void add_state(struct powersgd_hook *self, size_t place, const char *what, size_t bucket,
-                      enum ddp_dtype dtype, void *data, size_t elem_count)
-{
-    (void)snprintf(self->names[place], sizeof(self->names[place]), "powersgd.%s.%zu", what, bucket);
-    self->state[place] = (struct ddp_param){.name = self->names[place],
-                                            .dtype = dtype,
-                                            .data = data,
-                                            .elem_count = elem_count,
-                                            .ndim = 1,
-                                            .shape = {elem_count}};
-}
-
-static ddp_status list_state(struct powersgd_hook *self)
-{
-    const size_t count = 1 + 2 * self->site->bucket_count;
-
-    self->state = ddp_mem_array(self->site->mem, count, sizeof(*self->state));
-    self->names = ddp_mem_array(self->site->mem, count, sizeof(*self->names));
-    if (self->state == NULL || self->names == NULL) {
-        return DDP_E_NOMEM;
-    }
-    add_state(self, 0, "iteration", 0, DDP_DTYPE_I64, &self->iteration, 1);
-    for (size_t b = 0; b < self->site->bucket_count; b++) {
-        struct compressed *bucket = &self->buckets[b];
-
-        add_state(self, 1 + 2 * b, "error", b, DDP_DTYPE_F32, bucket->error,
-                  self->site->buckets[b].elem_count);
-        add_state(self, 2 + 2 * b, "q", b, DDP_DTYPE_F32, q_of(bucket), bucket->q_count);
-    }
-    return DDP_OK;
-}
-
 static ddp_status powersgd_open(struct ddp_hook *hook, const struct ddp_hook_site *site)
 {
     struct powersgd_hook *self = self_of(hook);
 
     self->site = site;
+    DDP_TRY(ddp_powersgd_kept_open(&self->kept, self->mem, &self->config, site->params,
+                                   site->param_count, &self->iteration));
     self->buckets = ddp_mem_array(site->mem, site->bucket_count, sizeof(*self->buckets));
     if (self->buckets == NULL) {
         return DDP_E_NOMEM;
@@ -168,9 +126,10 @@ static ddp_status powersgd_open(struct ddp_hook *hook, const struct ddp_hook_sit
     for (size_t i = 0; i < site->bucket_count; i++) {
         DDP_TRY(open_bucket(self, &site->buckets[i], &self->buckets[i]));
     }
-    return list_state(self);
+    return DDP_OK;
 }
 
+/* What is kept of parameters stays: other buckets may be opened for them. */
 static void powersgd_close(struct ddp_hook *hook)
 {
     struct powersgd_hook *self = self_of(hook);
@@ -180,15 +139,10 @@ static void powersgd_close(struct ddp_hook *hook)
     }
     for (size_t i = 0; self->buckets != NULL && i < self->site->bucket_count; i++) {
         ddp_hook_free(self->site, &self->buckets[i].block);
-        ddp_mem_free(self->site->mem, self->buckets[i].error);
         ddp_mem_free(self->site->mem, self->buckets[i].matrices);
     }
     ddp_mem_free(self->site->mem, self->buckets);
-    ddp_mem_free(self->site->mem, self->state);
-    ddp_mem_free(self->site->mem, self->names);
     self->buckets = NULL;
-    self->state = NULL;
-    self->names = NULL;
     self->site = NULL;
 }
 
@@ -231,7 +185,8 @@ static void orthogonalize(float *a, size_t rows, size_t columns)
 }
 
 /* p = m q */
-static void multiply(const struct matrix *shape, const float *m, const float *q, float *p)
+static void multiply(const struct ddp_powersgd_part *shape, const float *m, const float *q,
+                     float *p)
 {
     for (size_t i = 0; i < shape->n; i++) {
         float *row = &p[i * shape->rank];
@@ -246,7 +201,8 @@ static void multiply(const struct matrix *shape, const float *m, const float *q,
 }
 
 /* q = m^T p */
-static void multiply_back(const struct matrix *shape, const float *m, const float *p, float *q)
+static void multiply_back(const struct ddp_powersgd_part *shape, const float *m, const float *p,
+                          float *q)
 {
     memset(q, 0, shape->m * shape->rank * sizeof(*q));
     for (size_t i = 0; i < shape->n; i++) {
@@ -259,7 +215,8 @@ static void multiply_back(const struct matrix *shape, const float *m, const floa
 }
 
 /* out = p q^T */
-static void expand(const struct matrix *shape, const float *p, const float *q, float *out)
+static void expand(const struct ddp_powersgd_part *shape, const float *p, const float *q,
+                   float *out)
 {
     for (size_t i = 0; i < shape->n; i++) {
         for (size_t j = 0; j < shape->m; j++) {
@@ -273,12 +230,12 @@ static void expand(const struct matrix *shape, const float *p, const float *q, f
     }
 }
 
-/* Between -1 and 1, the same on all ranks. */
-static float draw(const struct powersgd_hook *self, size_t bucket, size_t elem)
+/* Between -1 and 1, the same on all ranks, and in whichever bucket the parameter is. */
+static float draw(const struct powersgd_hook *self, size_t param, size_t elem)
 {
     uint64_t hash = ddp_hash_combine(self->config.seed, self->pass_iteration);
 
-    hash = ddp_hash_combine(ddp_hash_combine(hash, bucket), elem);
+    hash = ddp_hash_combine(ddp_hash_combine(hash, param), elem);
     return (float)(int32_t)(uint32_t)(hash >> 32) * 0x1p-31F;
 }
 
@@ -286,61 +243,81 @@ static float draw(const struct powersgd_hook *self, size_t bucket, size_t elem)
 
 /* Columns of Q that are to be drawn: all of them, or those that are zero, at the start and where a
  * gradient had a lower rank. */
-static void draw_columns(const struct powersgd_hook *self, size_t bucket,
-                         const struct matrix *matrix, float *q)
+static void draw_columns(const struct powersgd_hook *self, const struct matrix *matrix)
 {
-    for (size_t c = 0; c < matrix->rank; c++) {
-        const float square = dot(q, matrix->m, matrix->rank, c, c);
+    const struct ddp_powersgd_part *part = matrix->part;
+
+    for (size_t c = 0; c < part->rank; c++) {
+        const float square = dot(part->q, part->m, part->rank, c, c);
         const bool is_drawn = !self->config.is_warm_start || (square >= 0.0F && square <= 0.0F);
 
-        for (size_t j = 0; is_drawn && j < matrix->m; j++) {
-            q[j * matrix->rank + c] = draw(self, bucket, matrix->at_q + j * matrix->rank + c);
+        for (size_t j = 0; is_drawn && j < part->m; j++) {
+            part->q[j * part->rank + c] = draw(self, matrix->param, j * part->rank + c);
         }
     }
 }
 
 /* What was left out is added, and the sum kept; Q is drawn, or is the last one (of this run or of a
  * checkpoint), made orthonormal. */
-static void begin(struct powersgd_hook *self, const struct ddp_grad_bucket *view,
-                  struct compressed *bucket)
+static void begin_matrix(const struct powersgd_hook *self, const struct compressed *bucket,
+                         const struct matrix *matrix, float *gradient)
 {
-    float *gradient = view->data;
-    float *q = q_of(bucket);
+    struct ddp_powersgd_part *part = matrix->part;
 
-    for (size_t i = 0; self->config.is_error_kept && i < view->elem_count; i++) {
-        gradient[i] += bucket->error[i];
-        bucket->error[i] = gradient[i];
+    for (size_t i = 0; self->config.is_error_kept && i < part->elem_count; i++) {
+        gradient[i] += part->error[i];
+        part->error[i] = gradient[i];
     }
-    for (size_t i = 0; i < bucket->matrix_count; i++) {
-        const struct matrix *matrix = &bucket->matrices[i];
-        float *from = gradient + matrix->first;
+    if (part->rank == 0) {
+        memcpy(rest_of(bucket) + matrix->at, gradient, part->elem_count * sizeof(float));
+        return;
+    }
+    draw_columns(self, matrix);
+    orthogonalize(part->q, part->m, part->rank);
+    multiply(part, gradient, part->q, p_of(bucket) + matrix->at_p);
+}
 
-        if (matrix->rank == 0) {
-            memcpy(rest_of(bucket) + matrix->at, from, matrix->n * matrix->m * sizeof(float));
-        } else {
-            draw_columns(self, view->index, matrix, q + matrix->at_q);
-            orthogonalize(q + matrix->at_q, matrix->m, matrix->rank);
-            multiply(matrix, from, q + matrix->at_q, p_of(bucket) + matrix->at_p);
-        }
+static void begin(const struct powersgd_hook *self, const struct ddp_grad_bucket *view,
+                  const struct compressed *bucket)
+{
+    for (size_t i = 0; i < bucket->matrix_count; i++) {
+        begin_matrix(self, bucket, &bucket->matrices[i],
+                     (float *)view->data + bucket->matrices[i].first);
     }
 }
 
-static void turn(const struct ddp_grad_bucket *view, struct compressed *bucket)
+static void turn(const struct ddp_grad_bucket *view, const struct compressed *bucket)
 {
     for (size_t i = 0; i < bucket->matrix_count; i++) {
         const struct matrix *matrix = &bucket->matrices[i];
+        const struct ddp_powersgd_part *part = matrix->part;
 
-        orthogonalize(p_of(bucket) + matrix->at_p, matrix->n, matrix->rank);
-        multiply_back(matrix, (const float *)view->data + matrix->first,
-                      p_of(bucket) + matrix->at_p, q_of(bucket) + matrix->at_q);
+        orthogonalize(p_of(bucket) + matrix->at_p, part->n, part->rank);
+        multiply_back(part, (const float *)view->data + matrix->first, p_of(bucket) + matrix->at_p,
+                      q_of(bucket) + matrix->at_q);
     }
 }
 
-static void end(struct powersgd_hook *self, const struct ddp_grad_bucket *view,
-                struct compressed *bucket)
+static void end_matrix(const struct powersgd_hook *self, const struct compressed *bucket,
+                       const struct matrix *matrix, float *gradient)
+{
+    struct ddp_powersgd_part *part = matrix->part;
+
+    if (part->rank == 0) {
+        memcpy(gradient, rest_of(bucket) + matrix->at, part->elem_count * sizeof(float));
+    } else {
+        memcpy(part->q, q_of(bucket) + matrix->at_q, part->m * part->rank * sizeof(float));
+        expand(part, p_of(bucket) + matrix->at_p, part->q, gradient);
+    }
+    for (size_t i = 0; self->config.is_error_kept && i < part->elem_count; i++) {
+        part->error[i] -= gradient[i];
+    }
+}
+
+static void end(const struct powersgd_hook *self, const struct ddp_grad_bucket *view,
+                const struct compressed *bucket)
 {
     const float divisor = (float)view->divisor;
-    float *gradient = view->data;
 
     for (size_t i = 0; i < bucket->rest_count; i++) {
         rest_of(bucket)[i] /= divisor;
@@ -349,17 +326,8 @@ static void end(struct powersgd_hook *self, const struct ddp_grad_bucket *view,
         q_of(bucket)[i] /= divisor;
     }
     for (size_t i = 0; i < bucket->matrix_count; i++) {
-        const struct matrix *matrix = &bucket->matrices[i];
-        float *to = gradient + matrix->first;
-
-        if (matrix->rank == 0) {
-            memcpy(to, rest_of(bucket) + matrix->at, matrix->n * matrix->m * sizeof(float));
-        } else {
-            expand(matrix, p_of(bucket) + matrix->at_p, q_of(bucket) + matrix->at_q, to);
-        }
-    }
-    for (size_t i = 0; self->config.is_error_kept && i < view->elem_count; i++) {
-        bucket->error[i] -= gradient[i];
+        end_matrix(self, bucket, &bucket->matrices[i],
+                   (float *)view->data + bucket->matrices[i].first);
     }
 }
 
@@ -416,11 +384,11 @@ static const struct ddp_param *powersgd_state(struct ddp_hook *hook, size_t *out
 {
     struct powersgd_hook *self = self_of(hook);
 
-    *out_count = self->site == NULL ? 0 : 1 + 2 * self->site->bucket_count;
-    return self->state;
+    *out_count = self->site == NULL ? 0 : self->kept.state_count;
+    return self->kept.state;
 }
 
-/* State: iteration, then an error and a Q of each bucket. Q comes of sums, and is everybody's. */
+/* Number 0 is the iteration, then errors and Qs take turns. Q comes of sums, and is everybody's. */
 static bool powersgd_is_state_own(const struct ddp_hook *hook, size_t index)
 {
     return ((const struct powersgd_hook *)hook)->config.is_error_kept && index % 2 == 1;
@@ -428,7 +396,10 @@ static bool powersgd_is_state_own(const struct ddp_hook *hook, size_t index)
 
 static void powersgd_destroy(struct ddp_hook *hook)
 {
-    ddp_mem_free(self_of(hook)->mem, hook);
+    struct powersgd_hook *self = self_of(hook);
+
+    ddp_powersgd_kept_close(&self->kept);
+    ddp_mem_free(self->mem, self);
 }
 
 static const struct ddp_hook_ops powersgd_ops = {

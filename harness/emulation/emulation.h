@@ -115,15 +115,17 @@ struct harness_local {
     bool *is_in_known, *is_out_known; /* [world][params.count] */
 };
 
-/* The hook powersgd: what ranks keep. NULL without it. */
+/* The hook powersgd: what ranks keep of each parameter, in whichever bucket it is. NULL without it.
+ */
 struct harness_powersgd {
-    float *error;     /* [world] blocks of `buckets`: what was left out so far */
+    float *error;     /* [world] blocks of `params`: what was left out so far */
     float *q;         /* [world][q_count] */
-    bool *is_unknown; /* [world][bucket_max] they are not what the rank has */
-    /* Of the last checkpoint, and of the snapshot: for each bucket, the error of all ranks, one
+    bool *is_unknown; /* [world][params.count] they are not what the rank has */
+    size_t *q_first;  /* [params.count + 1] where the Q of a parameter begins */
+    /* Of the last checkpoint, and of the snapshot: of each parameter, the error of all ranks, one
      * after the other, as rank 0 got them; and rank 0's Q. */
     float *gathered, *saved_error, *saved_q;
-    size_t q_count, bucket_max;
+    size_t q_count;
 };
 
 /* What the run should have been, for steps start_step <= s < end_step; index s - start_step, called

@@ -22,14 +22,12 @@ bool harness_lossy_is_known(const struct harness_emulation *emulation, uint32_t 
 DDP_MUST_USE ddp_status harness_quantize_bucket(struct harness_emulation *emulation, uint32_t step,
                                                 size_t bucket);
 
-/* powersgd.c: one bucket. powersgd_state.c: elements of the Q of a bucket's matrices; and where
- * they lie in a block of a rank's. */
+/* powersgd.c: one bucket. powersgd_state.c: what a rank keeps of a parameter. */
 DDP_MUST_USE ddp_status harness_powersgd_bucket(struct harness_emulation *emulation, uint32_t step,
                                                 size_t bucket);
-size_t harness_powersgd_q_count(const struct harness_emulation *emulation,
-                                const struct harness_bucket *bucket);
-float *harness_powersgd_q(const struct harness_emulation *emulation, float *blocks, uint32_t rank,
-                          size_t bucket);
+float *harness_powersgd_error(const struct harness_emulation *emulation, uint32_t rank,
+                              size_t param);
+float *harness_powersgd_q(const struct harness_emulation *emulation, uint32_t rank, size_t param);
 
 #ifdef __cplusplus
 }

@@ -16,6 +16,7 @@
 
 /* A parameter in its bucket; rank 0: it travels whole. Places count elements. */
 struct thin {
+    size_t param; /* its number */
     size_t rows, columns, rank;
     size_t in_bucket, in_rest, in_p, in_q;
 };
@@ -26,7 +27,8 @@ static const char *const part_names[PART_COUNT] = {"what travels whole", "P", "Q
 struct squeezed {
     struct harness_emulation *e;
     uint32_t step;
-    size_t bucket, elem_count;
+    size_t bucket;
+    bool is_error_kept;
     struct thin *thin; /* [param_count] */
     uint32_t param_count;
     size_t count[PART_COUNT];
@@ -46,16 +48,6 @@ static float *own_of(const struct squeezed *s, float *const parts[PART_COUNT], e
 static float *gradient_of(const struct squeezed *s, uint32_t rank)
 {
     return harness_layout_at(&s->e->buckets, s->e->now.bucket_in, rank, s->bucket).data;
-}
-
-static float *left_of(const struct squeezed *s, uint32_t rank)
-{
-    return harness_layout_at(&s->e->buckets, s->e->powersgd.error, rank, s->bucket).data;
-}
-
-static float *kept_q_of(const struct squeezed *s, uint32_t rank)
-{
-    return harness_powersgd_q(s->e, s->e->powersgd.q, rank, s->bucket);
 }
 
 /* --- arithmetic ------------------------------------------------------------------------------- */
@@ -124,8 +116,7 @@ static void draw_columns(const struct squeezed *s, const struct thin *thin, floa
 
         for (size_t i = 0; (is_zero || !job->powersgd_warm_start) && i < thin->columns; i++) {
             const size_t place = i * thin->rank + c;
-            const uint64_t drawn =
-                ddp_hash_combine(ddp_hash_combine(pass, s->bucket), thin->in_q + place);
+            const uint64_t drawn = ddp_hash_combine(ddp_hash_combine(pass, thin->param), place);
 
             q[place] = ldexpf((float)(int32_t)(uint32_t)(drawn >> 32), -31);
         }
@@ -136,25 +127,24 @@ static void draw_columns(const struct squeezed *s, const struct thin *thin, floa
 
 static void fill_first(const struct squeezed *s, uint32_t rank)
 {
-    float *m = gradient_of(s, rank);
-    float *left = left_of(s, rank);
-
-    for (size_t i = 0; s->e->input->plan->job.powersgd_error_feedback && i < s->elem_count; i++) {
-        m[i] += left[i];
-        left[i] = m[i];
-    }
     for (uint32_t p = 0; p < s->param_count; p++) {
         const struct thin *thin = &s->thin[p];
-        float *q = kept_q_of(s, rank) + thin->in_q;
+        float *m = gradient_of(s, rank) + thin->in_bucket;
+        float *left = harness_powersgd_error(s->e, rank, thin->param);
+        float *q = harness_powersgd_q(s->e, rank, thin->param);
 
+        for (size_t i = 0; s->is_error_kept && i < thin->rows * thin->columns; i++) {
+            m[i] += left[i];
+            left[i] = m[i];
+        }
         if (thin->rank == 0) {
-            memcpy(own_of(s, s->in, PART_REST, rank) + thin->in_rest, m + thin->in_bucket,
+            memcpy(own_of(s, s->in, PART_REST, rank) + thin->in_rest, m,
                    thin->rows * thin->columns * sizeof(*m));
             continue;
         }
         draw_columns(s, thin, q);
         make_orthonormal(q, thin->columns, thin->rank);
-        multiply(thin, m + thin->in_bucket, q, false, own_of(s, s->in, PART_P, rank) + thin->in_p);
+        multiply(thin, m, q, false, own_of(s, s->in, PART_P, rank) + thin->in_p);
     }
 }
 
@@ -180,14 +170,26 @@ static void expand(const struct thin *thin, const float *p, const float *q, floa
     }
 }
 
+/* What the rank keeps of a parameter: Q, and what its average has left out. */
+static void keep(const struct squeezed *s, const struct thin *thin, uint32_t rank, const float *q,
+                 const float *average)
+{
+    float *left = harness_powersgd_error(s->e, rank, thin->param);
+
+    memcpy(harness_powersgd_q(s->e, rank, thin->param), q + thin->in_q,
+           thin->columns * thin->rank * sizeof(*q));
+    for (size_t i = 0; s->is_error_kept && i < thin->rows * thin->columns; i++) {
+        left[i] = left[i] - average[i];
+    }
+}
+
 /* The averages, and what the rank keeps. */
 static void finish(const struct squeezed *s, uint32_t rank)
 {
     const float divisor = (float)s->e->now.divisor;
-    float *out = harness_layout_at(&s->e->buckets, s->e->now.bucket_out, rank, s->bucket).data;
+    float *bucket = harness_layout_at(&s->e->buckets, s->e->now.bucket_out, rank, s->bucket).data;
     float *rest = own_of(s, s->out, PART_REST, rank);
     float *q = own_of(s, s->out, PART_Q, rank);
-    float *left = left_of(s, rank);
 
     for (size_t i = 0; i < s->count[PART_REST]; i++) {
         rest[i] = rest[i] / divisor;
@@ -197,18 +199,14 @@ static void finish(const struct squeezed *s, uint32_t rank)
     }
     for (uint32_t i = 0; i < s->param_count; i++) {
         const struct thin *thin = &s->thin[i];
+        float *average = bucket + thin->in_bucket;
 
         if (thin->rank == 0) {
-            memcpy(out + thin->in_bucket, rest + thin->in_rest,
-                   thin->rows * thin->columns * sizeof(*out));
+            memcpy(average, rest + thin->in_rest, thin->rows * thin->columns * sizeof(*average));
         } else {
-            expand(thin, own_of(s, s->out, PART_P, rank) + thin->in_p, q + thin->in_q,
-                   out + thin->in_bucket);
+            expand(thin, own_of(s, s->out, PART_P, rank) + thin->in_p, q + thin->in_q, average);
         }
-    }
-    memcpy(kept_q_of(s, rank), q, s->count[PART_Q] * sizeof(*q));
-    for (size_t i = 0; s->e->input->plan->job.powersgd_error_feedback && i < s->elem_count; i++) {
-        left[i] = left[i] - out[i];
+        keep(s, thin, rank, q, average);
     }
 }
 
@@ -266,22 +264,59 @@ static ddp_status receive(const struct squeezed *s, enum part part)
     return status;
 }
 
-/* The rank's bucket was found wrong in a stage of that step: what it keeps of it may be as wrong.
- */
-static bool is_found(const struct squeezed *s, enum harness_stage stage, uint32_t step,
-                     uint32_t rank)
+/* What the rank put into the bucket was found wrong in this step: what it keeps of it may be as
+ * wrong. */
+static bool is_input_found(const struct squeezed *s, uint32_t rank)
 {
     const struct harness_compare *compare = &s->e->compare;
 
-    for (size_t i = compare->count; i-- > 0 && compare->items[i].step >= step;) {
+    for (size_t i = compare->count; i-- > 0 && compare->items[i].step >= s->step;) {
         const struct harness_difference *item = &compare->items[i];
 
-        if (item->stage == stage && item->step == step &&
+        if (item->stage == HARNESS_STAGE_INPUT && item->step == s->step &&
             item->first.bucket == (int32_t)s->bucket && harness_rank_set_has(&item->ranks, rank)) {
             return true;
         }
     }
     return false;
+}
+
+static bool has_param(const struct squeezed *s, const struct harness_list *params)
+{
+    for (uint32_t i = 0; i < s->param_count; i++) {
+        if (harness_list_has(params, (uint32_t)s->thin[i].param)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* And so may be what it keeps of averages that were found wrong in the step before, whichever
+ * buckets they were in. */
+static bool is_average_found(const struct squeezed *s, uint32_t rank)
+{
+    const struct harness_compare *compare = &s->e->compare;
+
+    for (size_t i = compare->count; i-- > 0 && compare->items[i].step + 1 >= s->step;) {
+        const struct harness_difference *item = &compare->items[i];
+
+        if (item->stage == HARNESS_STAGE_FINAL && item->step + 1 == s->step &&
+            harness_rank_set_has(&item->ranks, rank) && has_param(s, &item->params)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What the rank keeps of a parameter of the bucket is not known. */
+static bool is_kept_unknown(const struct squeezed *s, uint32_t rank)
+{
+    for (uint32_t i = 0; i < s->param_count; i++) {
+        if (s->e->powersgd.is_unknown[rank * s->e->params.count + s->thin[i].param]) {
+            return true;
+        }
+    }
+    return is_average_found(s, rank);
 }
 
 static ddp_status run(const struct squeezed *s)
@@ -290,9 +325,7 @@ static ddp_status run(const struct squeezed *s)
     const uint32_t world = e->world;
 
     for (uint32_t r = 0; r < world; r++) {
-        s->is_known[r] = harness_lossy_is_known(e, r, s->bucket) &&
-                         !(s->step > 0 && is_found(s, HARNESS_STAGE_FINAL, s->step - 1, r)) &&
-                         !e->powersgd.is_unknown[r * e->powersgd.bucket_max + s->bucket];
+        s->is_known[r] = harness_lossy_is_known(e, r, s->bucket) && !is_kept_unknown(s, r);
         fill_first(s, r);
     }
     DDP_TRY(send(s, PART_REST));
@@ -314,8 +347,10 @@ static ddp_status run(const struct squeezed *s)
 
         finish(s, r);
         e->is_out_known[r * e->buckets.count + s->bucket] = is_known;
-        e->powersgd.is_unknown[r * e->powersgd.bucket_max + s->bucket] =
-            !is_known || !s->is_known[r] || is_found(s, HARNESS_STAGE_INPUT, s->step, r);
+        for (uint32_t i = 0; i < s->param_count; i++) {
+            e->powersgd.is_unknown[r * e->params.count + s->thin[i].param] =
+                !is_known || !s->is_known[r] || is_input_found(s, r);
+        }
     }
     return DDP_OK;
 }
@@ -331,6 +366,7 @@ static void lay_out(struct squeezed *s)
         const struct ddp_param *param = &e->input->params[bucket->params[i]];
         struct thin *thin = &s->thin[i];
 
+        thin->param = bucket->params[i];
         thin->rank = harness_hook_matrix(&e->input->plan->job, param, &thin->rows, &thin->columns);
         thin->in_bucket = bucket->offsets[i];
         thin->in_rest = s->count[PART_REST];
@@ -394,7 +430,7 @@ ddp_status harness_powersgd_bucket(struct harness_emulation *e, uint32_t step, s
     struct squeezed s = {.e = e,
                          .step = step,
                          .bucket = bucket,
-                         .elem_count = e->buckets.items[bucket].elem_count,
+                         .is_error_kept = e->input->plan->job.powersgd_error_feedback,
                          .param_count = e->assigned[bucket].param_count};
     ddp_status status = DDP_E_NOMEM;
 

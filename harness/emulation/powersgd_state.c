@@ -5,66 +5,52 @@
 
 #include "harness/emulation/lossy.h"
 
-/* Elements of the Q of all matrices in the buckets before `bucket`. */
-static size_t q_before(const struct harness_emulation *e, const struct harness_bucket *assigned,
-                       size_t bucket)
+float *harness_powersgd_error(const struct harness_emulation *e, uint32_t rank, size_t param)
 {
-    size_t count = 0;
-
-    for (size_t b = 0; b < bucket; b++) {
-        count += harness_powersgd_q_count(e, &assigned[b]);
-    }
-    return count;
+    return harness_layout_at(&e->params, e->powersgd.error, rank, param).data;
 }
 
-size_t harness_powersgd_q_count(const struct harness_emulation *e,
-                                const struct harness_bucket *bucket)
+float *harness_powersgd_q(const struct harness_emulation *e, uint32_t rank, size_t param)
 {
-    size_t count = 0;
-
-    for (uint32_t i = 0; i < bucket->param_count; i++) {
-        size_t rows;
-        size_t columns;
-        const size_t rank = harness_hook_matrix(
-            &e->input->plan->job, &e->input->params[bucket->params[i]], &rows, &columns);
-
-        count += columns * rank;
-    }
-    return count;
+    return e->powersgd.q + rank * e->powersgd.q_count + e->powersgd.q_first[param];
 }
 
-float *harness_powersgd_q(const struct harness_emulation *e, float *blocks, uint32_t rank,
-                          size_t bucket)
+static size_t q_count_of(const struct harness_emulation *e, size_t param)
 {
-    return blocks + rank * e->powersgd.q_count + q_before(e, e->assigned, bucket);
+    size_t rows;
+    size_t columns;
+    const size_t rank =
+        harness_hook_matrix(&e->input->plan->job, &e->input->params[param], &rows, &columns);
+
+    return columns * rank;
 }
 
 ddp_status harness_powersgd_create(struct harness_emulation *e)
 {
     struct harness_powersgd *state = &e->powersgd;
-    const size_t bucket_bytes = harness_emulation_bucket_bytes(e);
 
     if (e->input->plan->job.hook != HARNESS_HOOK_POWERSGD) {
         return DDP_OK;
     }
-    /* The same matrices, however they are divided into buckets. */
-    state->q_count = q_before(e, e->assigned, e->buckets.count);
-    state->bucket_max = harness_program_bucket_max(e->input->program);
-    state->error = harness_emulation_alloc(e, e->world, bucket_bytes);
+    state->q_first = harness_emulation_alloc(e, e->params.count + 1, sizeof(*state->q_first));
+    for (size_t p = 0; state->q_first != NULL && p < e->params.count; p++) {
+        state->q_first[p] = state->q_count;
+        state->q_count += q_count_of(e, p);
+    }
+    state->error = harness_emulation_alloc(e, e->world, e->params.size_bytes);
     state->q = harness_emulation_alloc(e, e->world * state->q_count + 1, sizeof(*state->q));
-    state->is_unknown = harness_emulation_alloc(e, e->world * state->bucket_max, sizeof(bool));
-    state->gathered = harness_emulation_alloc(e, e->world, bucket_bytes);
-    state->saved_error = harness_emulation_alloc(e, e->world, bucket_bytes);
+    state->is_unknown = harness_emulation_alloc(e, e->world * e->params.count, sizeof(bool));
+    state->gathered = harness_emulation_alloc(e, e->world, e->params.size_bytes);
+    state->saved_error = harness_emulation_alloc(e, e->world, e->params.size_bytes);
     state->saved_q = harness_emulation_alloc(e, state->q_count + 1, sizeof(*state->q));
     return e->is_out_of_memory ? DDP_E_NOMEM : DDP_OK;
 }
 
-/* All ranks' error of a bucket, in a block of such. */
-static struct harness_tensor errors_at(const struct harness_emulation *e,
-                                       const struct harness_layout *buckets, float *block,
-                                       size_t bucket)
+/* All ranks' error of a parameter, in a block of such. */
+static struct harness_tensor errors_at(const struct harness_emulation *e, float *block,
+                                       size_t param)
 {
-    struct harness_tensor out = harness_layout_at(buckets, block, 0, bucket);
+    struct harness_tensor out = harness_layout_at(&e->params, block, 0, param);
 
     out.data = (char *)block + e->world * (size_t)((char *)out.data - (char *)block);
     out.elem_count *= e->world;
@@ -76,16 +62,16 @@ static struct harness_tensor errors_at(const struct harness_emulation *e,
 static ddp_status send_errors(struct harness_emulation *e, const struct harness_round *round,
                               bool *out_is_known)
 {
-    const size_t bucket = (size_t)round->bucket;
-    char *place = errors_at(e, &e->buckets, e->powersgd.gathered, bucket).data;
+    const size_t param = (size_t)round->param;
+    char *place = errors_at(e, e->powersgd.gathered, param).data;
 
     *out_is_known = true;
     for (uint32_t r = 0; r < e->world; r++) {
         const struct harness_tensor own =
-            harness_layout_at(&e->buckets, e->powersgd.error, r, bucket);
+            harness_layout_at(&e->params, e->powersgd.error, r, param);
         const struct harness_tensor sent = {own.dtype, own.elem_count, own.size_bytes,
                                             place + r * own.size_bytes};
-        bool is_known = !e->powersgd.is_unknown[r * e->powersgd.bucket_max + bucket];
+        bool is_known = !e->powersgd.is_unknown[r * e->params.count + param];
 
         memcpy(sent.data, own.data, own.size_bytes);
         DDP_TRY(harness_round_rebase(e, round, r, DDP_EVENT_COLL_POST, &sent, &is_known));
@@ -98,8 +84,7 @@ static ddp_status send_errors(struct harness_emulation *e, const struct harness_
 static ddp_status get_errors(struct harness_emulation *e, const struct harness_round *round,
                              bool is_sent, void *got)
 {
-    const struct harness_tensor all =
-        errors_at(e, &e->buckets, e->powersgd.gathered, (size_t)round->bucket);
+    const struct harness_tensor all = errors_at(e, e->powersgd.gathered, (size_t)round->param);
     const struct harness_tensor own = {all.dtype, all.elem_count, all.size_bytes, got};
 
     for (uint32_t r = e->world; r-- > 0;) {
@@ -120,19 +105,20 @@ ddp_status harness_powersgd_gather(struct harness_emulation *e, uint32_t step)
     if (!harness_program_is_hook_gathered(&e->input->plan->job, (uint64_t)step + 1)) {
         return DDP_OK;
     }
-    got = ddp_mem_array(e->mem, e->world * e->buckets.size_bytes + 1, 1);
+    got = ddp_mem_array(e->mem, e->world * e->params.size_bytes + 1, 1);
     if (got == NULL) {
         return DDP_E_NOMEM;
     }
-    for (size_t b = 0; status == DDP_OK && b < e->buckets.count; b++) {
+    for (size_t p = 0; status == DDP_OK && p < e->params.count; p++) {
         const struct harness_hook_round planned = {DDP_COLL_ALL_GATHER, DDP_DTYPE_F32,
-                                                   e->buckets.items[b].elem_count};
+                                                   e->params.items[p].elem_count};
         struct harness_round round =
-            harness_lossy_round(step, b, 0, &planned, "the error that it keeps");
+            harness_lossy_round(step, e->bucket_of[p], 0, &planned, "the error that it keeps");
         bool is_sent;
 
         round.role = DDP_ROLE_HOOK_STATE;
-        round.index = (uint32_t)(1 + 2 * b);
+        round.index = (uint32_t)(1 + 2 * p);
+        round.param = (int32_t)p;
         status = send_errors(e, &round, &is_sent);
         harness_compare_close(e, HARNESS_STAGE_INPUT, step);
         if (status == DDP_OK) {
@@ -149,7 +135,7 @@ void harness_powersgd_snapshot(struct harness_emulation *e)
     struct harness_powersgd *state = &e->powersgd;
 
     if (state->error != NULL) {
-        memcpy(state->saved_error, state->gathered, e->world * e->buckets.size_bytes);
+        memcpy(state->saved_error, state->gathered, e->world * e->params.size_bytes);
         memcpy(state->saved_q, state->q, state->q_count * sizeof(*state->q));
     }
 }
@@ -157,40 +143,36 @@ void harness_powersgd_snapshot(struct harness_emulation *e)
 size_t harness_emulation_hook_state_count(const struct harness_emulation *e)
 {
     const struct harness_job *job = &e->input->plan->job;
-    const int32_t last = (int32_t)e->snapshot.steps_done - 1;
 
-    return job->hook == HARNESS_HOOK_LOCAL_SGD ? 1
-           : job->hook == HARNESS_HOOK_POWERSGD
-               ? 1 + 2 * harness_program_buckets(e->input->program, last)->count
-               : 0;
+    return job->hook == HARNESS_HOOK_LOCAL_SGD  ? 1
+           : job->hook == HARNESS_HOOK_POWERSGD ? 1 + 2 * e->params.count
+                                                : 0;
 }
 
 void harness_emulation_hook_state(const struct harness_emulation *e, size_t i, char *key,
                                   size_t key_bytes, struct harness_tensor *out)
 {
-    const struct harness_bucketing *buckets =
-        harness_emulation_bucketing(e, (int32_t)e->snapshot.steps_done - 1);
-    const size_t bucket = (i - 1) / 2;
+    const size_t param = (i - 1) / 2;
     size_t count;
 
     DDP_ASSERT(i < harness_emulation_hook_state_count(e));
     if (i == 0) {
         const bool is_local = e->input->plan->job.hook == HARNESS_HOOK_LOCAL_SGD;
 
-        (void)snprintf(key, key_bytes, "hook.%s",
-                       is_local ? "local_sgd.iteration" : "powersgd.iteration.0");
+        (void)snprintf(key, key_bytes, "hook.%s.iteration", is_local ? "local_sgd" : "powersgd");
         *out = (struct harness_tensor){DDP_DTYPE_I64, 1, sizeof(uint64_t),
                                        (void *)(uintptr_t)&e->snapshot.passes};
         return;
     }
-    (void)snprintf(key, key_bytes, "hook.powersgd.%s.%zu", i % 2 == 1 ? "error" : "q", bucket);
+    (void)snprintf(key, key_bytes, "hook.powersgd.%s.%s", i % 2 == 1 ? "error" : "q",
+                   e->params.items[param].name);
     if (i % 2 == 1) {
         *out = e->input->plan->job.powersgd_error_feedback
-                   ? errors_at(e, &buckets->buckets, e->powersgd.saved_error, bucket)
-                   : harness_layout_at(&buckets->buckets, e->powersgd.saved_error, 0, bucket);
+                   ? errors_at(e, e->powersgd.saved_error, param)
+                   : harness_layout_at(&e->params, e->powersgd.saved_error, 0, param);
         return;
     }
-    count = harness_powersgd_q_count(e, &buckets->assigned[bucket]);
+    count = q_count_of(e, param);
     *out = (struct harness_tensor){DDP_DTYPE_F32, count, count * sizeof(float),
-                                   e->powersgd.saved_q + q_before(e, buckets->assigned, bucket)};
+                                   e->powersgd.saved_q + e->powersgd.q_first[param]};
 }

@@ -169,6 +169,23 @@ static void check_buffer_shapes(const struct harness_emulation *e, uint32_t rank
     }
 }
 
+/* The rank went through a backward pass of a step before the one that rebuilds: without, it has
+ * nothing to rebuild, and what it left out is a finding of the program oracle. */
+static bool has_reduced(const struct harness_emulation *e, uint32_t rank)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        if (ddp_event_op_unpack(list[i]->entry.arg[1]).role == DDP_ROLE_BUCKET &&
+            (int64_t)list[i]->entry.step < (int64_t)e->input->program->rebuilt_step) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Where each parameter lies: of a rank that reduced a bucket, the table is complete. Another model,
  * or configuration, lies elsewhere (harness/oracle/model.c). */
 static void check_layout(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
@@ -190,7 +207,8 @@ static void check_layout(const struct harness_emulation *e, uint32_t rank, struc
         return;
     }
     is_rebuilt =
-        (int64_t)losses[step_count - 1]->entry.step >= (int64_t)e->input->program->rebuilt_step;
+        (int64_t)losses[step_count - 1]->entry.step >= (int64_t)e->input->program->rebuilt_step &&
+        has_reduced(e, rank);
     (void)harness_index_list(&e->index, rank, DDP_EVENT_PARAM_SHAPE, &shape_count);
     if (shape_count != e->params.count) {
         harness_gap_set(out, "rank %u recorded the shapes of %zu of its %zu parameters", rank,

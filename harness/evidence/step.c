@@ -36,13 +36,25 @@ static struct amount once(const struct place *place, size_t subject)
     return (struct amount){1, 1};
 }
 
+/* Of which step the rank has the buckets in this one: whoever left out the pass after which they
+ * are rebuilt still has the first ones (-1). */
+static int32_t bucket_step(const struct place *place)
+{
+    const struct harness_program *program = place->e->input->program;
+    const struct ddp_event_entry *rebuilt = harness_evidence_rebuilt(place->e, place->rank);
+    const bool is_first = (int64_t)place->step >= (int64_t)program->rebuilt_step &&
+                          (rebuilt == NULL || rebuilt->step > place->step);
+
+    return is_first ? -1 : (int32_t)place->step;
+}
+
 /* As many as the bucket has collectives. */
 static struct amount each_round(const struct place *place, size_t subject)
 {
     const struct harness_emulation_input *input = place->e->input;
     struct harness_hook_round rounds[HARNESS_HOOK_ROUNDS_MAX];
     const struct harness_bucket *bucket =
-        harness_program_bucket(input->program, (int32_t)place->step, subject);
+        harness_program_bucket(input->program, bucket_step(place), subject);
     const size_t due =
         harness_hook_rounds(&input->plan->job, input->params, bucket, place->step, rounds);
 
@@ -155,7 +167,7 @@ static bool is_gathered(const struct place *place)
 {
     const struct harness_emulation *e = place->e;
     const size_t due = harness_program_is_hook_gathered(&e->input->plan->job, place->step + 1u)
-                           ? harness_program_buckets(e->input->program, (int32_t)place->step)->count
+                           ? e->params.count
                            : 0;
 
     return completed_count(place, DDP_ROLE_HOOK_STATE) >= due;
@@ -305,7 +317,7 @@ static bool tally(const struct place *place, const struct row *row, size_t *coun
 static void check_row(const struct place *place, const struct row *row, size_t *counts,
                       struct harness_gap *out)
 {
-    size_t size = subject_count(place->e, row->about, (int32_t)place->step);
+    size_t size = subject_count(place->e, row->about, bucket_step(place));
 
     if (!tally(place, row, counts, size)) {
         harness_gap_set(out, "rank %u, step %u: %s without a value, which oracle %s needs",

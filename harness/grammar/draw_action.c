@@ -10,7 +10,7 @@ static size_t elems_of(const struct harness_draw_site *site)
     const struct harness_trigger *at = &site->fault->at;
 
     if (site->place == HARNESS_GRAMMAR_AT_BUCKET) {
-        return site->job->program.first.items[at->bucket].elem_count;
+        return harness_grammar_buckets(site->job, at->step)->items[at->bucket].elem_count;
     }
     return site->place == HARNESS_GRAMMAR_AT_PARAM ? site->job->params[at->param].elem_count : 1;
 }
@@ -90,13 +90,24 @@ static bool draw_corruption(struct harness_draw_site *site)
     return true;
 }
 
+/* Of as many bytes as gradients travel in: else the rank would read what lies behind them. */
+static uint64_t other_type(const struct harness_job *job)
+{
+    const enum ddp_dtype wire = harness_program_wire(job, DDP_DTYPE_F32);
+
+    return wire == DDP_DTYPE_F16    ? DDP_DTYPE_BF16
+           : wire == DDP_DTYPE_BF16 ? DDP_DTYPE_F16
+                                    : DDP_DTYPE_I32;
+}
+
 /* Another argument than the right one. */
 static bool draw_argument(struct harness_draw_site *site)
 {
     const struct harness_grammar_job *job = site->job;
     struct harness_action *action = &site->fault->action;
     struct harness_draw *draw = site->draw;
-    size_t elems = job->program.first.items[site->fault->at.bucket].elem_count;
+    const struct harness_buckets *buckets = harness_grammar_buckets(job, site->fault->at.step);
+    size_t elems = buckets->items[site->fault->at.bucket].elem_count;
 
     action->arg = (enum harness_arg_field)harness_draw_below(draw, HARNESS_ARG_FIELD_COUNT);
     switch (action->arg) {
@@ -107,14 +118,14 @@ static bool draw_argument(struct harness_draw_site *site)
         action->arg_value = elems > 1 ? harness_draw_between(draw, 1, elems - 1) : 0;
         return elems > 1;
     case HARNESS_ARG_DTYPE:
-        action->arg_value = DDP_DTYPE_I32;
+        action->arg_value = other_type(job->job);
         return true;
     case HARNESS_ARG_REDOP:
         action->arg_value = DDP_REDOP_MAX;
         return true;
     case HARNESS_ARG_INDEX:
-        action->arg_value = ((uint64_t)site->fault->at.bucket + 1) % job->program.first.count;
-        return job->program.first.count > 1;
+        action->arg_value = ((uint64_t)site->fault->at.bucket + 1) % buckets->count;
+        return buckets->count > 1;
     case HARNESS_ARG_ROOT: /* a reduction for all has none */
     case HARNESS_ARG_FIELD_COUNT:
         break;
@@ -180,7 +191,8 @@ bool harness_draw_details(struct harness_draw_site *site)
         action->stop_ms = harness_draw_chance(draw, 25) ? harness_draw_between(draw, 1, 40) : 0;
         return action->stop_ms > 0 || site->is_last;
     case HARNESS_ACTION_DELAY:
-        action->delay_ms = harness_draw_between(draw, 1, 40);
+        action->delay_ms = /* who comes late to the start is waited for long */
+            harness_draw_between(draw, 1, site->place == HARNESS_GRAMMAR_AT_START ? 400 : 40);
         site->fault->at.times = (uint32_t)harness_draw_between(draw, 1, 2);
         return true;
     case HARNESS_ACTION_CORRUPT:

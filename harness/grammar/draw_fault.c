@@ -8,16 +8,18 @@
 
 enum { TRIES = 40 };
 
+/* What comes of other data there depends on no more than is known. */
+static bool is_data(enum ddp_fault_point point)
+{
+    return point == DDP_FAULT_POINT_MODEL_BUILD || point == DDP_FAULT_POINT_BUCKET_LAUNCH ||
+           point == DDP_FAULT_POINT_GRAD_READY || point == DDP_FAULT_POINT_COLLECTIVE_POST ||
+           point == DDP_FAULT_POINT_BUCKET_UNFLATTEN || point == DDP_FAULT_POINT_PARAM_UPDATED ||
+           point == DDP_FAULT_POINT_OPTIMIZER_STATE;
+}
+
 /* Points where an action makes a difference that the model knows. */
 static bool is_offered(enum harness_action_kind action, enum ddp_fault_point point)
 {
-    /* What comes of other data depends on what it is. */
-    bool is_data = ddp_fault_point_payload(point) == DDP_FAULT_PAYLOAD_DATA &&
-                   point != DDP_FAULT_POINT_DATA_SAMPLER && point != DDP_FAULT_POINT_DATA_BATCH &&
-                   point != DDP_FAULT_POINT_DATA_RESUME && point != DDP_FAULT_POINT_DATA_WORKER &&
-                   point != DDP_FAULT_POINT_DATA_TRANSFORM &&
-                   point != DDP_FAULT_POINT_BUCKET_FILL && point != DDP_FAULT_POINT_USED_MAP;
-
     if (point == DDP_FAULT_POINT_CONFIG || point == DDP_FAULT_POINT_MODEL_BUFFERS) {
         return action == HARNESS_ACTION_CORRUPT;
     }
@@ -32,12 +34,14 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
         return point != DDP_FAULT_POINT_MODEL_BUILD;
     case HARNESS_ACTION_EXIT:
     case HARNESS_ACTION_HANG:
-        return point != DDP_FAULT_POINT_MODEL_BUILD && point != DDP_FAULT_POINT_TEARDOWN;
+        return point != DDP_FAULT_POINT_MODEL_BUILD && point != DDP_FAULT_POINT_TEARDOWN &&
+               (point != DDP_FAULT_POINT_MESSAGE_RECV || action == HARNESS_ACTION_EXIT);
     case HARNESS_ACTION_SKIP:
-        return point == DDP_FAULT_POINT_STEP_BEGIN || point == DDP_FAULT_POINT_LOSS ||
-               point == DDP_FAULT_POINT_BUCKET_LAUNCH || point == DDP_FAULT_POINT_COLLECTIVE_PRE ||
-               point == DDP_FAULT_POINT_OPTIMIZER_PRE || point == DDP_FAULT_POINT_BUFFER_SYNC ||
-               point == DDP_FAULT_POINT_DATA_NEXT || point == DDP_FAULT_POINT_COLLECTIVE_WAIT ||
+        return point == DDP_FAULT_POINT_OPTIMIZER_CLIP || point == DDP_FAULT_POINT_STEP_BEGIN ||
+               point == DDP_FAULT_POINT_LOSS || point == DDP_FAULT_POINT_BUCKET_LAUNCH ||
+               point == DDP_FAULT_POINT_COLLECTIVE_PRE || point == DDP_FAULT_POINT_OPTIMIZER_PRE ||
+               point == DDP_FAULT_POINT_BUFFER_SYNC || point == DDP_FAULT_POINT_DATA_NEXT ||
+               point == DDP_FAULT_POINT_COLLECTIVE_WAIT ||
                point == DDP_FAULT_POINT_COLLECTIVE_ENQUEUE ||
                point == DDP_FAULT_POINT_BUCKET_UNFLATTEN || point == DDP_FAULT_POINT_BUCKET_COPY ||
                point == DDP_FAULT_POINT_CHECKPOINT_KEY ||
@@ -47,7 +51,7 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
     case HARNESS_ACTION_ARG:
         return point == DDP_FAULT_POINT_COLLECTIVE_PRE;
     case HARNESS_ACTION_CORRUPT:
-        return is_data;
+        return is_data(point);
     case HARNESS_ACTION_LEAK_MEMORY:
     case HARNESS_ACTION_LEAK_FILE:
         return point == DDP_FAULT_POINT_STEP_BEGIN || point == DDP_FAULT_POINT_LOSS ||
@@ -78,7 +82,9 @@ static bool is_survived(const struct harness_draw_site *site, enum harness_actio
            (action == HARNESS_ACTION_CORRUPT && point != DDP_FAULT_POINT_MODEL_BUILD &&
             point != DDP_FAULT_POINT_CONFIG && point != DDP_FAULT_POINT_MODEL_BUFFERS) ||
            (action == HARNESS_ACTION_SKIP &&
-            (point == DDP_FAULT_POINT_OPTIMIZER_PRE || point == DDP_FAULT_POINT_COLLECTIVE_WAIT));
+            (point == DDP_FAULT_POINT_OPTIMIZER_PRE || point == DDP_FAULT_POINT_OPTIMIZER_CLIP ||
+             /* Waits in several groups may go round in a circle then. */
+             (point == DDP_FAULT_POINT_COLLECTIVE_WAIT && job->groups.count == 0)));
 }
 
 static enum harness_action_kind draw_action(struct harness_draw_site *site)
@@ -164,8 +170,9 @@ static bool draw_rank_and_step(struct harness_draw_site *site)
         if (last > site->first_step) {
             at->rank = rank;
             at->step = (int64_t)harness_draw_between(site->draw, site->first_step, last - 1);
-            return site->place != HARNESS_GRAMMAR_AT_CHECKPOINT ||
-                   (at->step + 1) % job->checkpoint_every == 0;
+            return (site->place != HARNESS_GRAMMAR_AT_CHECKPOINT ||
+                    (at->step + 1) % job->checkpoint_every == 0) &&
+                   harness_grammar_is_there(site->job, site->fault->point, rank, at->step);
         }
     }
     return false;
@@ -220,7 +227,8 @@ static bool draw_trigger(struct harness_draw_site *site)
         }
         break;
     case HARNESS_GRAMMAR_AT_BUCKET:
-        at->bucket = (int64_t)harness_draw_below(draw, site->job->program.first.count);
+        at->bucket =
+            (int64_t)harness_draw_below(draw, harness_grammar_buckets(site->job, at->step)->count);
         if (site->fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE && harness_draw_chance(draw, 30) &&
             !job->join.is_set) {
             at->seq = (int64_t)seq_of(site);

@@ -1,8 +1,6 @@
 /* Rows of the job: world, steps, model, data, collectives. */
-#include <stdio.h>
 #include <string.h>
 
-#include "ddpcore/schedule/algorithm.h"
 #include "harness/grammar/draw.h"
 #include "harness/grammar/job.h"
 #include "reference/data.h"
@@ -220,75 +218,6 @@ void grammar_JOB_shard_sizes(struct harness_draw *draw)
     job->shard_sizes = NULL;
 }
 
-/* " by <algorithm>", or nothing: one algorithm for each kind of a job. Those of all-reduces and
- * all-gathers are keys of their own. */
-static void add_algorithm(const struct harness_job *job, const char *kind, char *text,
-                          size_t size_bytes)
-{
-    const struct ddp_algorithm *table;
-    size_t count = 0;
-    size_t fitting = 0;
-
-    if (strcmp(kind, "all_reduce") == 0 || strcmp(kind, "all_gather") == 0) {
-        return;
-    }
-    table = ddp_algorithm_table(&count);
-    for (size_t i = 0; i < count; i++) {
-        fitting += strcmp(ddp_coll_kind_name(table[i].kind), kind) == 0;
-    }
-    for (size_t i = 0, k = 0; i < count; i++) {
-        if (strcmp(ddp_coll_kind_name(table[i].kind), kind) == 0 &&
-            k++ == job->seed % (fitting + 1)) {
-            size_t used = strlen(text);
-
-            (void)snprintf(text + used, size_bytes - used, " by %s", table[i].name);
-        }
-    }
-}
-
-/* Under join nothing mirrors them. */
-void grammar_JOB_posts(struct harness_draw *draw)
-{
-    static const char *const kinds[] = {"reduce_scatter", "reduce",     "all_to_all", "all_gather",
-                                        "broadcast",      "all_reduce", "barrier"};
-    static const char *const dtypes[] = {"f32", "f16", "bf16", "i32", "i64"};
-    static const char *const redops[] = {"sum", "max", "min"};
-    enum { KIND_COUNT = 7, TEXT_BYTES = 96, TEXTS_MAX = 3 };
-    struct harness_job *job = &draw->plan->job;
-    size_t count = harness_draw_between(draw, 1, TEXTS_MAX);
-
-    if (job->join.is_set) {
-        return;
-    }
-    job->posts.items = harness_draw_array(draw, TEXTS_MAX, sizeof job->posts.items[0]);
-    for (size_t i = 0; job->posts.items != NULL && i < count; i++) {
-        char *text = harness_draw_array(draw, TEXT_BYTES, 1);
-        size_t kind = harness_draw_below(draw, KIND_COUNT);
-        bool is_sum = kind < 2 || kind == 5, has_root = kind == 1 || kind == 4;
-        char root[32] = "";
-
-        if (text == NULL) {
-            return;
-        }
-        if (has_root) {
-            (void)snprintf(root, sizeof root, " root %u",
-                           (unsigned)harness_draw_below(draw, job->ranks));
-        }
-        if (kind + 1 == KIND_COUNT) {
-            (void)snprintf(text, TEXT_BYTES, "%s", kinds[kind]);
-        } else {
-            (void)snprintf(text, TEXT_BYTES, "%s %s %u%s%s%s%s", kinds[kind],
-                           dtypes[harness_draw_below(draw, 5)],
-                           (unsigned)harness_draw_below(draw, 70), is_sum ? " " : "",
-                           is_sum ? redops[harness_draw_below(draw, 3)] : "", root,
-                           harness_draw_chance(draw, 40) ? " in_place" : "");
-        }
-        add_algorithm(job, kinds[kind], text, TEXT_BYTES);
-        job->posts.items[i] = text;
-        job->posts.count++;
-    }
-}
-
 void grammar_JOB_samples(struct harness_draw *draw)
 {
     struct harness_job *job = &draw->plan->job;
@@ -356,23 +285,21 @@ void grammar_JOB_checkpoint_every(struct harness_draw *draw)
     job->checkpoint_every = (uint32_t)harness_draw_between(draw, 1, job->steps);
 }
 
-/* PyTorch's order follows the order of gradients, which the planner does not work out: where a
- * fault is placed at a bucket, it is the other one. */
+/* PyTorch's follows the order of gradients, which the planner knows of a row of layers: where a
+ * fault is placed at a bucket of another model, it is the other one. */
 void grammar_JOB_bucket_order(struct harness_draw *draw)
 {
-    if (draw->is_healthy) {
+    if (draw->is_healthy || harness_grammar_is_row(&draw->plan->job)) {
         draw->plan->job.bucket_order = HARNESS_BUCKET_ORDER_PYTORCH;
     }
 }
 
-/* Not under join, and of models without buffers (check_job.c). What faults do beside evaluations
- * the planner does not know. */
+/* Not under join, and of models without buffers (check_job.c). */
 void grammar_JOB_evaluate_every(struct harness_draw *draw)
 {
     struct harness_job *job = &draw->plan->job;
 
-    if (draw->is_healthy && !job->join.is_set && !is_model(draw, "branchy") &&
-        !is_model(draw, "convnet")) {
+    if (!job->join.is_set && !is_model(draw, "branchy") && !is_model(draw, "convnet")) {
         job->evaluate_every = (uint32_t)harness_draw_between(draw, 1, job->steps);
     }
 }

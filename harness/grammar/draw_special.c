@@ -60,15 +60,14 @@ void grammar_JOB_hook(struct harness_draw *draw)
     job->gradient_scale = HARNESS_GRADIENT_SCALE_PRE;
 }
 
-/* What faults do to values of 16 bits the model of faults does not know yet. */
 void grammar_JOB_mixed_precision(struct harness_draw *draw)
 {
     struct harness_job *job = job_of(draw);
 
     job->mixed_precision.is_set =
-        draw->is_healthy && job->hook == HARNESS_HOOK_NONE && !job->gradient_as_bucket_view &&
-        (strcmp(job->model, "mlp") == 0 || strcmp(job->model, "branchy") == 0 ||
-         strcmp(job->model, "convnet") == 0 || strcmp(job->model, "moe") == 0);
+        job->hook == HARNESS_HOOK_NONE && !job->gradient_as_bucket_view &&
+        strcmp(job->model, "exact_linear") != 0 && /* it computes in f32 */
+        (draw->is_healthy || (strcmp(job->model, "convnet") != 0 && strcmp(job->model, "moe") != 0));
 }
 
 void grammar_JOB_local_sgd_start(struct harness_draw *draw)
@@ -134,9 +133,9 @@ void grammar_JOB_on_loss(struct harness_draw *draw)
 {
     struct harness_job *job = job_of(draw);
     bool is_fitting = draw->options->fault_max <= 1 && !job->join.is_set &&
-                      job->shard_sizes == NULL && job->posts.count == 0 &&
-                      job->optimizer.loss_scale == 0 && job->hook != HARNESS_HOOK_POWERSGD &&
-                      job->hook != HARNESS_HOOK_LOCAL_SGD &&
+                      job->shard_sizes == NULL && job->posts.count == 0 && job->groups.count == 0 &&
+                      job->drift_every == 0 && job->optimizer.loss_scale == 0 &&
+                      job->hook != HARNESS_HOOK_POWERSGD && job->hook != HARNESS_HOOK_LOCAL_SGD &&
                       (job->micro_batches == 1 ||
                        (strcmp(job->model, "convnet") != 0 && strcmp(job->model, "branchy") != 0));
 

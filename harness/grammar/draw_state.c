@@ -4,6 +4,7 @@
 
 #include "harness/grammar/draw.h"
 #include "harness/grammar/job.h"
+#include "harness/plan/group.h"
 #include "harness/plan/posted.h"
 
 static struct harness_optimizer *optimizer_of(struct harness_draw *draw)
@@ -73,19 +74,26 @@ void grammar_OPTIMIZER_weight_decay(struct harness_draw *draw)
                                            : HARNESS_DRAW_ONE_OF(draw, 0, 1e-4, 0.05, 0.3);
 }
 
+/* Behind so many steps all ranks hold what rank 0 saves: of ranks that step apart, once they have
+ * averaged what they have, if that is all that they keep. */
+static bool is_all_saved(const struct harness_job *job, uint32_t steps_done)
+{
+    const int64_t last = (int64_t)steps_done - 1;
+
+    return !harness_program_is_local(job, last) ||
+           (harness_program_is_averaged(job, last) && strcmp(job->model, "branchy") != 0 &&
+            strcmp(job->model, "convnet") != 0 && job->optimizer.kind == HARNESS_OPTIMIZER_SGD &&
+            !(job->optimizer.momentum > 0));
+}
+
 void grammar_TOP_restore(struct harness_draw *draw)
 {
     const struct harness_job *job = &draw->plan->job;
-    /* What its hook keeps is each rank's own, and rank 0's checkpoint has rank 0's alone; or of
-     * buckets that a run does not begin with (hook/powersgd_errors_rebuilt). */
-    const bool is_own =
-        job->hook == HARNESS_HOOK_LOCAL_SGD ||
-        (job->hook == HARNESS_HOOK_POWERSGD &&
-         (job->powersgd_error_feedback || job->bucket_order == HARNESS_BUCKET_ORDER_PYTORCH));
 
     /* A run from the last step's checkpoint would have nothing to show. */
-    draw->plan->restore.is_set = draw->is_healthy && !is_own && job->checkpoint_every > 0 &&
-                                 job->steps % job->checkpoint_every != 0;
+    draw->plan->restore.is_set = draw->is_healthy && job->checkpoint_every > 0 &&
+                                 job->steps % job->checkpoint_every != 0 &&
+                                 is_all_saved(job, job->steps - job->steps % job->checkpoint_every);
 }
 
 void grammar_RESTORE_prefix(struct harness_draw *draw)
@@ -136,7 +144,7 @@ void grammar_RESTORE_edit(struct harness_draw *draw)
     }
 }
 
-/* The ranks that job.posts name as roots are among them. */
+/* The ranks that job.posts name as roots are among them, and so are those of its groups. */
 void grammar_RESTORE_ranks(struct harness_draw *draw)
 {
     const struct harness_job *job = &draw->plan->job;
@@ -148,6 +156,14 @@ void grammar_RESTORE_ranks(struct harness_draw *draw)
         if (harness_posted_parse(job->posts.items[i], &posted, NULL) == DDP_OK &&
             posted.root >= least) {
             least = posted.root + 1;
+        }
+    }
+    for (size_t i = 0; i < job->groups.count; i++) {
+        struct harness_group group;
+
+        if (harness_group_parse(job->groups.items[i], &group, NULL) == DDP_OK &&
+            group.ranks[group.rank_count - 1] >= least) {
+            least = group.ranks[group.rank_count - 1] + 1;
         }
     }
     if (harness_grammar_is_plain(job)) { /* else some of what is kept is a rank's own */

@@ -19,10 +19,19 @@ DDP_MUST_USE ddp_status harness_grammar_job_open(struct ddp_mem *mem,
                                                  const struct harness_plan *plan,
                                                  struct harness_grammar_job *out,
                                                  struct ddp_err *err);
+/* The parameters of the job's model alone; errors as above. */
+DDP_MUST_USE ddp_status harness_grammar_params(struct ddp_mem *mem, const struct harness_job *job,
+                                               const struct ddp_param **out, size_t *out_count,
+                                               struct ddp_err *err);
+/* The buckets of a step; -1: the first ones. */
+const struct harness_buckets *harness_grammar_buckets(const struct harness_grammar_job *job,
+                                                      int64_t step);
 /* Micro-batches that a rank has in this job. */
 uint64_t harness_grammar_passes(const struct harness_job *job, uint32_t rank);
 /* Steps in which it has data for every micro-batch. */
 uint32_t harness_grammar_full_steps(const struct harness_job *job, uint32_t rank);
+/* Of the models that are drawn, one that is a row of layers: a weight and a bias each. */
+bool harness_grammar_is_row(const struct harness_job *job);
 /* Every rank has as many micro-batches. */
 bool harness_grammar_is_even(const struct harness_job *job);
 /* Another rank than this one has data in that step, so that its part of the sums is not zero. */
@@ -45,9 +54,13 @@ enum harness_grammar_place {
     HARNESS_GRAMMAR_AT_BUCKET,     /* once in a step for a bucket */
     HARNESS_GRAMMAR_AT_CHECKPOINT, /* rank 0, in steps that end with a checkpoint */
     HARNESS_GRAMMAR_AT_END,        /* behind the last step */
+    HARNESS_GRAMMAR_AT_TIMES,      /* in some steps of some ranks (harness_grammar_is_there) */
 };
 enum harness_grammar_place harness_grammar_place(const struct harness_grammar_job *job,
                                                  enum ddp_fault_point point);
+/* Whether the rank comes to the point in that step, if it has data for it. */
+bool harness_grammar_is_there(const struct harness_grammar_job *job, enum ddp_fault_point point,
+                              uint32_t rank, int64_t step);
 /* Whether the model of faults knows what the fault does to this job. What ends a rank, or stops it,
  * or does nothing that ranks exchange, does the same in a job that is not plain; all else depends
  * on what its hook, or its scale, makes of it. */

@@ -9,12 +9,20 @@
 extern "C" {
 #endif
 
+/* a: a batch that rank 0 did not take. b: another list: who has no batch in that pass has no order
+ * of gradients, under join. */
+bool harness_buckets_is_listed_so(const struct harness_paths *paths,
+                                  const struct harness_finding *a, const struct harness_finding *b);
 /* b: another operation than planned. */
 bool harness_buckets_is_posted_so(const struct harness_paths *paths,
                                   const struct harness_finding *a, const struct harness_finding *b);
 /* b: a value of a bucket. */
 bool harness_buckets_is_laid_so(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b);
+/* a: a pass that the rank left out, after which buckets are rebuilt. b: a value of a bucket that it
+ * still has from the beginning. */
+bool harness_buckets_is_unlisted(const struct harness_paths *paths, const struct harness_finding *a,
+                                 const struct harness_finding *b);
 /* b: ranks that gave up. */
 bool harness_buckets_is_refused(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b);

@@ -357,18 +357,6 @@ static bool is_without_host(const struct harness_paths *paths, const struct harn
            !harness_rank_set_has(&b->culprits, 0);
 }
 
-/* The circle goes through a rank that passed over what was due in another group; or all wait. */
-static bool is_crossed(const struct harness_paths *paths, const struct harness_finding *a,
-                       const struct harness_finding *b)
-{
-    const bool is_circle = b->verdict == HARNESS_VERDICT_HANG_CYCLE && harness_path_is_common(a, b);
-
-    (void)paths;
-    return a->verdict == HARNESS_VERDICT_MISMATCH_ORDER && a->oracle == HARNESS_ORACLE_PROGRAM &&
-           (is_circle || (b->verdict == HARNESS_VERDICT_HANG_NOT_JOINED &&
-                          harness_rank_set_is_empty(&b->culprits)));
-}
-
 /* Survivors of a loss wait for one that lives and did not come into their new group. */
 static bool is_missed(const struct harness_paths *paths, const struct harness_finding *a,
                       const struct harness_finding *b)
@@ -429,12 +417,13 @@ static const struct {
     {KIND_OPERATION, KIND_VALUE, harness_path_is_not_received,
      "it trained on what it had not received"},
     {KIND_OPERATION, KIND_VALUE, harness_value_is_mixed, "it came out of mixed operations"},
+    {KIND_OPERATION, KIND_VALUE, harness_buckets_is_unlisted, "it has the first buckets still"},
     {KIND_OPERATION, KIND_REPORT, is_met, "ranks met that operation"},
     {KIND_OPERATION, KIND_FAILURE, is_failed_with, "it failed in a collective with that rank"},
     {KIND_OPERATION, KIND_FAILURE, is_ended_by_count, "it took wrong counts from that operation"},
     {KIND_OPERATION, KIND_FAILURE, is_measured_so, "it measures other sums"},
     {KIND_OPERATION, KIND_WAIT, is_blocked, "they wait for that operation"},
-    {KIND_OPERATION, KIND_WAIT, is_crossed, "they wait for that operation"},
+    {KIND_OPERATION, KIND_WAIT, harness_path_is_crossed, "they wait for that operation"},
     {KIND_OPERATION, KIND_WAIT, is_apart, "some of them measure trees already"},
     {KIND_OPERATION, KIND_VALUE, harness_value_is_of_own_batch,
      "it took its own batch's statistics"},
@@ -445,10 +434,13 @@ static const struct {
     {KIND_ALGORITHM, KIND_WAIT, is_run_so, "its messages do not meet"},
     {KIND_SAMPLES, KIND_OPERATION, harness_samples_is_step_ahead,
      "that rank is a step ahead of the others"},
+    {KIND_SAMPLES, KIND_OPERATION, harness_buckets_is_listed_so, "it had no order of gradients"},
     {KIND_SAMPLES, KIND_OPERATION, harness_samples_is_used_up, "its data ended a batch early"},
     {KIND_SAMPLES, KIND_SAMPLES, harness_samples_is_ended_so, "its data ended so"},
+    {KIND_SAMPLES, KIND_VALUE, harness_buckets_is_unlisted, "it has the first buckets still"},
     {KIND_SAMPLES, KIND_VALUE, harness_samples_is_trained_so, "it was trained so"},
     {KIND_RACE, KIND_VALUE, harness_value_is_raced_for, "that memory was in use"},
+    {KIND_RACE, KIND_WAIT, harness_path_is_deserted, "that rank moved it on no more"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_held_by_some, "those ranks hold it"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_received, "that rank trained on what it received"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_copied_so, "the map says whether it was used"},

@@ -44,6 +44,14 @@ bool harness_path_is_in_time(const struct harness_finding *a, const struct harne
  * any. */
 bool harness_path_is_open(const struct harness_paths *paths, const struct harness_finding *b,
                           uint64_t seq);
+/* path_group.c: the circle goes through a rank that passed over what was due in another group; or
+ * all wait. */
+bool harness_path_is_crossed(const struct harness_paths *paths, const struct harness_finding *a,
+                             const struct harness_finding *b);
+/* The circle goes through a rank that did not wait for an operation, and waits in another group,
+ * where it moves nothing of that operation on; another rank is inside it. */
+bool harness_path_is_deserted(const struct harness_paths *paths, const struct harness_finding *a,
+                              const struct harness_finding *b);
 /* The store's process ended, and b is about ranks that had not met: they find nobody there. */
 bool harness_path_is_storeless(const struct harness_paths *paths, const struct harness_finding *a,
                                const struct harness_finding *b);

@@ -128,7 +128,23 @@ static void check_loss(const struct harness_emulation *e, uint32_t rank, uint32_
     harness_findings_add(out, &finding);
 }
 
-/* What the rank has made of all ranks' sums. */
+/* The collective in which the rank's sums went to all after that step; 0: none. */
+static uint64_t seq_of(const struct harness_emulation *e, uint32_t rank, uint32_t step)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_in_step(&e->index, rank, DDP_EVENT_COLL_POST, step, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        if (ddp_event_op_unpack(list[i]->entry.arg[1]).role == DDP_ROLE_EVALUATION) {
+            return list[i]->entry.arg[0];
+        }
+    }
+    return 0;
+}
+
+/* What the rank has made of all ranks' sums. Of a rank that left operations out before they met
+ * those of another step. */
 static void check_total(const struct harness_emulation *e, uint32_t rank, uint32_t step,
                         const struct harness_trace_event *event, struct harness_findings *out)
 {
@@ -142,7 +158,7 @@ static void check_total(const struct harness_emulation *e, uint32_t rank, uint32
         const struct harness_trace_event *other =
             is_sharded || r == rank ? find_event(e, r, step) : NULL;
 
-        if (is_sharded && other == NULL) {
+        if (is_sharded && (other == NULL || seq_of(e, r, step) != seq_of(e, rank, step))) {
             return; /* what it would have given is not known */
         }
         count += other != NULL ? other->entry.arg[0] : 0;

@@ -7,7 +7,7 @@
 #include "ddpcore/base/hash.h"
 #include "ddpcore/base/text.h"
 
-#define WORDS_MAX  10
+#define WORDS_MAX  11
 #define WORD_BYTES 64
 
 struct words {

@@ -170,18 +170,19 @@ ddp_status harness_emit_backward(struct harness_emitter *emitter, bool is_synced
     return emit_later_rounds(emitter, buckets);
 }
 
-/* Number 0 of the hook's state is how often it ran; then come an error and a Q of each bucket. */
+/* Number 0 of the hook's state is how often it ran; then come an error and a Q of each parameter.
+ */
 ddp_status harness_emit_hook_state(struct harness_emitter *emitter, uint64_t steps_done)
 {
-    const struct harness_buckets *buckets =
-        harness_program_buckets(emitter->program, emitter->step);
+    const struct harness_program *program = emitter->program;
 
-    for (size_t b = 0;
-         harness_program_is_hook_gathered(emitter->job, steps_done) && b < buckets->count; b++) {
+    for (size_t p = 0;
+         harness_program_is_hook_gathered(emitter->job, steps_done) && p < program->param_count;
+         p++) {
         struct harness_op op =
-            harness_emit_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_F32, buckets->items[b].elem_count);
+            harness_emit_op(DDP_COLL_ALL_GATHER, DDP_DTYPE_F32, program->params[p].elem_count);
 
-        op.index = (uint32_t)(1 + 2 * b);
+        op.index = (uint32_t)(1 + 2 * p);
         DDP_TRY(harness_emit(emitter, DDP_PHASE_CHECKPOINT, DDP_ROLE_HOOK_STATE, &op));
     }
     return DDP_OK;

@@ -172,6 +172,8 @@ void harness_sim_scheduler_deliver(struct harness_sim_scheduler *scheduler)
         struct harness_sim_event event = heap_pop(scheduler);
         struct harness_sim_actor *actor = &scheduler->actors[event.actor];
 
+        actor->is_woken =
+            actor->is_woken || (!event.is_timer && actor->state == HARNESS_SIM_ACTOR_ASLEEP);
         if (!is_event_due(scheduler, &event)) {
             continue;
         }
@@ -240,6 +242,10 @@ static void actor_wait(struct ddp_idle *idle, const struct ddp_idle_hint *hint)
 {
     struct harness_sim_actor *actor = (struct harness_sim_actor *)idle;
 
+    if (actor->is_woken) {
+        actor->is_woken = false;
+        return;
+    }
     set_timer(actor, hint->deadline_ns);
     make_unready(actor->scheduler, actor, HARNESS_SIM_ACTOR_PARKED);
     harness_fiber_yield(actor->fiber);

@@ -32,6 +32,8 @@ struct harness_sim_actor {
     uint32_t ready_index; /* place in scheduler->ready while READY */
     uint64_t deadline_ns; /* of PARKED and ASLEEP */
     uint64_t timer_ns;    /* time of this actor's live timer event; DDP_DEADLINE_NEVER if none */
+    bool is_woken; /* while it slept: it may sleep in the middle of looking for messages, so that
+                    * its next wait looks again */
 };
 
 /* Something that happens at a time: a message's arrival, or an actor's deadline. */

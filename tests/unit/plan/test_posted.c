@@ -28,6 +28,11 @@ CT_TEST(posted, texts_are_read)
     CT_REQUIRE_OK(
         harness_posted_parse("reduce f32 9 min root 1 in_place by binomial_reduce", &posted, &err));
     CT_CHECK(posted.is_in_place && posted.algorithm == DDP_ALGORITHM_BINOMIAL_REDUCE);
+    /* Everything that there is. */
+    CT_REQUIRE_OK(harness_posted_parse(
+        "reduce f32 9 max root 1 in_place by binomial_reduce in pair", &posted, &err));
+    CT_CHECK(posted.is_in_place && posted.redop == DDP_REDOP_MAX && posted.root == 1);
+    CT_CHECK_STR(posted.group, "pair");
     CT_CHECK_STATUS(harness_posted_parse("barrier in_place", &posted, &err), DDP_E_PARSE);
 }
 
@@ -95,7 +100,7 @@ CT_TEST(posted, broken_texts_are_refused)
         "all_reduce f32 1 by ring",
         "reduce_scatter f32 1 by",
         "broadcast f32 1 root 0 by binomial_broadcast and more",
-        "a b c d e f g h i j k",
+        "a b c d e f g h i j k l",
         "barrier in",
         "monitored_barrier in pair",
         "barrier in a_name_of_more_than_thirty_one_bytes",

@@ -260,7 +260,7 @@ static int resume_squeezed(struct ddp_world *world, const struct plan *plan)
     state.ddp = second.ddp;
     world->where.world_size++;
     HOLDS(ddp_world_load(world, path, &state, &err) == DDP_E_SHAPE);
-    HOLDS(strstr(err.text, "hook.powersgd.error.0 is of 3 ranks, this job has 4") != NULL);
+    HOLDS(strstr(err.text, "hook.powersgd.error.weight is of 3 ranks, this job has 4") != NULL);
     world->where.world_size--;
     HOLDS(ddp_world_load(world, path, &state, &err) == DDP_OK && state.steps_done == 4);
     for (uint32_t step = 4; step < STEPS; step++) {
