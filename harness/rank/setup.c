@@ -181,9 +181,8 @@ static ddp_status pass_widths(struct harness_session *session)
 /* Point model/statistics: a fault may alter the type of this rank's buffers of floats. */
 static ddp_status pass_statistics(struct harness_session *session)
 {
-    struct ref_model_config *model = &session->job.model;
     struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
-    int64_t dtype = (int64_t)model->statistics;
+    int64_t dtype = (int64_t)session->job.model.statistics;
 
     place.data = &dtype;
     place.elem_count = 1;
@@ -193,11 +192,10 @@ static ddp_status pass_statistics(struct harness_session *session)
         return ddp_err_set(session->err, DDP_E_INJECTED, "the model's buffers got no type");
     }
     if (dtype < 0 || dtype >= DDP_DTYPE_COUNT) {
-        return ddp_err_set(session->err, DDP_E_INVALID,
-                           "a fault made %lld the type of buffers: there are 0 to %d",
-                           (long long)dtype, DDP_DTYPE_COUNT - 1);
+        return ddp_err_set(session->err, DDP_E_INVALID, "a fault made %lld the type of buffers",
+                           (long long)dtype);
     }
-    model->statistics = (enum ddp_dtype)dtype;
+    session->job.model.statistics = (enum ddp_dtype)dtype;
     return DDP_OK;
 }
 
