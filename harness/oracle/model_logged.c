@@ -73,10 +73,10 @@ static void add_buckets(const struct log *log, struct ddp_text *out)
             const uint64_t *arg = list[i]->entry.arg;
 
             if (arg[0] == b && arg[1] < param_count) {
-                bytes += (size_t)arg[3] *
-                         ddp_dtype_size_bytes(job->mixed_precision.is_set
-                                                  ? harness_mixed_reduce(job)
-                                                  : log->e->params.items[arg[1]].dtype);
+                bytes +=
+                    (size_t)arg[3] * ddp_dtype_size_bytes(job->mixed_precision.is_set
+                                                              ? harness_mixed_reduce(job)
+                                                              : log->e->params.items[arg[1]].dtype);
             }
         }
         if (bytes > 0) {
