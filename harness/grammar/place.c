@@ -175,14 +175,16 @@ static bool is_of_operations(const struct harness_job *job, const struct harness
     /* A rank that is a step behind has another scale, or another number of passes. */
     const bool is_counting = job->optimizer.loss_scale > 0 || job->hook == HARNESS_HOOK_POWERSGD;
 
+    if (job->hook != HARNESS_HOOK_NONE && job->join.is_set) {
+        return false; /* what became of the divisor shows in the next step's buckets */
+    }
     switch (fault->action.kind) {
     case HARNESS_ACTION_ARG: /* of the first round, which is not always an all-reduce of all */
         return !is_many;
     case HARNESS_ACTION_DUP:
         return fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE && !is_many;
     case HARNESS_ACTION_SKIP:
-        return (fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE &&
-                job->hook != HARNESS_HOOK_QUANTIZE) ||
+        return (fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE && !is_many) ||
                (fault->point == DDP_FAULT_POINT_BUCKET_LAUNCH && !is_many) ||
                (fault->point == DDP_FAULT_POINT_STEP_BEGIN && !is_counting) ||
                (fault->point == DDP_FAULT_POINT_LOSS && !is_counting) ||
@@ -197,7 +199,8 @@ static bool is_of_plain_values(const struct harness_job *job)
 {
     struct harness_job other = *job;
 
-    other.hook = job->hook == HARNESS_HOOK_ALLREDUCE ? HARNESS_HOOK_NONE : job->hook;
+    other.hook =
+        job->hook == HARNESS_HOOK_ALLREDUCE && !job->join.is_set ? HARNESS_HOOK_NONE : job->hook;
     return harness_grammar_is_plain(&other) && !job->mixed_precision.is_set;
 }
 
