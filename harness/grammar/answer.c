@@ -104,11 +104,6 @@ static void skip(struct harness_answers *answers)
             harness_answers_add_diverged(answers);
         }
         break;
-    case DDP_FAULT_POINT_OPTIMIZER_CLIP: /* a norm that always binds */
-        if (!harness_answers_is_regression(answers) && job->optimizer.clip_norm < 0.1) {
-            harness_answers_add_diverged(answers);
-        }
-        break;
     case DDP_FAULT_POINT_STEP_BEGIN:
         if (!job->join.is_set) {
             harness_answers_add(answers, HARNESS_VERDICT_MISMATCH_MISSING);

@@ -37,11 +37,10 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
         return point != DDP_FAULT_POINT_MODEL_BUILD && point != DDP_FAULT_POINT_TEARDOWN &&
                (point != DDP_FAULT_POINT_MESSAGE_RECV || action == HARNESS_ACTION_EXIT);
     case HARNESS_ACTION_SKIP:
-        return point == DDP_FAULT_POINT_OPTIMIZER_CLIP || point == DDP_FAULT_POINT_STEP_BEGIN ||
-               point == DDP_FAULT_POINT_LOSS || point == DDP_FAULT_POINT_BUCKET_LAUNCH ||
-               point == DDP_FAULT_POINT_COLLECTIVE_PRE || point == DDP_FAULT_POINT_OPTIMIZER_PRE ||
-               point == DDP_FAULT_POINT_BUFFER_SYNC || point == DDP_FAULT_POINT_DATA_NEXT ||
-               point == DDP_FAULT_POINT_COLLECTIVE_WAIT ||
+        return point == DDP_FAULT_POINT_STEP_BEGIN || point == DDP_FAULT_POINT_LOSS ||
+               point == DDP_FAULT_POINT_BUCKET_LAUNCH || point == DDP_FAULT_POINT_COLLECTIVE_PRE ||
+               point == DDP_FAULT_POINT_OPTIMIZER_PRE || point == DDP_FAULT_POINT_BUFFER_SYNC ||
+               point == DDP_FAULT_POINT_DATA_NEXT || point == DDP_FAULT_POINT_COLLECTIVE_WAIT ||
                point == DDP_FAULT_POINT_COLLECTIVE_ENQUEUE ||
                point == DDP_FAULT_POINT_BUCKET_UNFLATTEN || point == DDP_FAULT_POINT_BUCKET_COPY ||
                point == DDP_FAULT_POINT_CHECKPOINT_KEY ||
@@ -82,7 +81,7 @@ static bool is_survived(const struct harness_draw_site *site, enum harness_actio
            (action == HARNESS_ACTION_CORRUPT && point != DDP_FAULT_POINT_MODEL_BUILD &&
             point != DDP_FAULT_POINT_CONFIG && point != DDP_FAULT_POINT_MODEL_BUFFERS) ||
            (action == HARNESS_ACTION_SKIP &&
-            (point == DDP_FAULT_POINT_OPTIMIZER_PRE || point == DDP_FAULT_POINT_OPTIMIZER_CLIP ||
+            (point == DDP_FAULT_POINT_OPTIMIZER_PRE ||
              /* Waits in several groups may go round in a circle then. */
              (point == DDP_FAULT_POINT_COLLECTIVE_WAIT && job->groups.count == 0)));
 }

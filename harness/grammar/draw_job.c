@@ -286,10 +286,13 @@ void grammar_JOB_checkpoint_every(struct harness_draw *draw)
 }
 
 /* PyTorch's follows the order of gradients, which the planner knows of a row of layers: where a
- * fault is placed at a bucket of another model, it is the other one. */
+ * fault is placed at a bucket of another model, it is the other one. So it is under join, where a
+ * rank that is a step behind adopts the new buckets when the planner does not know. */
 void grammar_JOB_bucket_order(struct harness_draw *draw)
 {
-    if (draw->is_healthy || harness_grammar_is_row(&draw->plan->job)) {
+    const struct harness_job *job = &draw->plan->job;
+
+    if (draw->is_healthy || (harness_grammar_is_row(job) && !job->join.is_set)) {
         draw->plan->job.bucket_order = HARNESS_BUCKET_ORDER_PYTORCH;
     }
 }
