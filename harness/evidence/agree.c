@@ -159,10 +159,8 @@ static void check_revocation(const struct harness_emulation *e, uint32_t rank,
 static const struct harness_schedule *schedule_of(const struct harness_emulation *e, uint32_t rank,
                                                   const struct harness_trace_event *post)
 {
-    const struct harness_members members =
-        harness_emulation_members(e, rank, post->entry.arg[0]);
-    const struct harness_schedule_set *set =
-        harness_emulation_schedules(e, rank, post->entry.arg);
+    const struct harness_members members = harness_emulation_members(e, rank, post->entry.arg[0]);
+    const struct harness_schedule_set *set = harness_emulation_schedules(e, rank, post->entry.arg);
 
     return set != NULL && members.member < set->size ? set->member[members.member] : NULL;
 }

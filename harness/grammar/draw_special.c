@@ -67,7 +67,8 @@ void grammar_JOB_mixed_precision(struct harness_draw *draw)
     job->mixed_precision.is_set =
         job->hook == HARNESS_HOOK_NONE && !job->gradient_as_bucket_view &&
         strcmp(job->model, "exact_linear") != 0 && /* it computes in f32 */
-        (draw->is_healthy || (strcmp(job->model, "convnet") != 0 && strcmp(job->model, "moe") != 0));
+        (draw->is_healthy ||
+         (strcmp(job->model, "convnet") != 0 && strcmp(job->model, "moe") != 0));
 }
 
 void grammar_JOB_local_sgd_start(struct harness_draw *draw)

@@ -70,6 +70,22 @@ bool harness_samples_is_ended_so(const struct harness_paths *paths, const struct
            harness_path_is_of(b, a) && harness_path_is_in_time(a, b);
 }
 
+/* Whether a division by one rank more, or less, explains it. The only number of a bucket that is
+ * not zero has many factors, and shows none. */
+static bool is_of_other_count(uint32_t ranks, const struct harness_finding *b)
+{
+    bool is = false;
+
+    for (uint32_t n = 1; n < ranks; n++) {
+        const double more = (double)(n + 1) / (double)n;
+        const double less = (double)n / (double)(n + 1);
+
+        is = is || (b->factor_low <= more && more <= b->factor_high) ||
+             (b->factor_low <= less && less <= b->factor_high);
+    }
+    return is;
+}
+
 /* The rank is a step ahead of the others from then on, and its data ends a step earlier. So counts
  * of ranks with data are those of other steps, for all of them, where these divide averages; and in
  * the end another rank may be the last with data, whose buffers all have. */
@@ -78,7 +94,9 @@ static bool is_counted_so(const struct harness_paths *paths, const struct harnes
 {
     bool is_average = b->stage == HARNESS_STAGE_INPUT || b->stage == HARNESS_STAGE_FINAL;
     bool is_factor = b->verdict == HARNESS_VERDICT_VALUE_SCALED ||
-                     b->verdict == HARNESS_VERDICT_VALUE_DUPLICATED;
+                     b->verdict == HARNESS_VERDICT_VALUE_DUPLICATED ||
+                     (b->verdict == HARNESS_VERDICT_VALUE_CORRUPTED &&
+                      is_of_other_count(paths->plan->job.ranks, b));
 
     DDP_ASSERT(a != b);
     if (b->oracle == HARNESS_ORACLE_JOINED) {

@@ -30,6 +30,8 @@ static void report(const struct harness_emulation *e, const struct harness_diffe
     harness_finding_init(&finding, out->mem, harness_subject_verdict(difference),
                          HARNESS_ORACLE_REDUCTION, HARNESS_MODE_BITWISE);
     finding.stage = (int32_t)difference->stage;
+    finding.factor_low = what->residual.low;
+    finding.factor_high = what->residual.high;
     harness_subject_set_difference(e, difference, &finding);
     (void)harness_subject_ranks_text(&difference->ranks, ranks, sizeof(ranks));
     if (harness_hook_is_lossy(&e->input->plan->job, difference->step) &&

@@ -153,8 +153,9 @@ struct harness_finding {
     /* The judge's: which other finding it follows from, as an index, and why; -1: from none. */
     int64_t cause;
     const char *cause_words;
-    bool is_of_algorithm; /* about a schedule or a tree itself, whoever has it */
-    bool is_after_loss;   /* of what the survivors did by themselves: its causes were found there */
+    double factor_low, factor_high; /* factors that would explain all that differs; 0: none would */
+    bool is_of_algorithm;           /* about a schedule or a tree itself, whoever has it */
+    bool is_after_loss; /* of what the survivors did by themselves: its causes were found there */
 };
 /* mem: of its sets (set.h). Like them, a finding may be copied by assignment. */
 void harness_finding_init(struct harness_finding *finding, struct ddp_mem *mem,
