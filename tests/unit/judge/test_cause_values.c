@@ -254,7 +254,6 @@ CT_TEST(cause, samples_under_join)
     static const struct cause_spec ended = {FOUND(DATA_MISSING, LEDGER), .ranks = BIT(3),
                                             .step = 3};
     static const struct cause_spec follow[] = {
-        LOST_INPUT,
         {FOUND(VALUE_SCALED, REDUCTION), .ranks = BIT(1), .step = 3, BUCKET(11, 1),
          .stage = HARNESS_STAGE_FINAL},
         {FOUND(VALUE_CORRUPTED, REDUCTION), .ranks = BIT(2), .step = 3, OTHER(11, USED_MAP)},
@@ -264,6 +263,7 @@ CT_TEST(cause, samples_under_join)
         {FOUND(CHECKPOINT_CORRUPTED, CHECKPOINT), .ranks = BIT(0), .step = -1},
     };
     static const struct cause_spec stand_alone[] = {
+        LOST_INPUT,
         WRONG_OUTPUT,
         {FOUND(VALUE_DIVERGED, JOINED), .ranks = BIT(0), .step = 5, .params = BIT(1)},
         {FOUND(CHECKPOINT_CORRUPTED, CHECKPOINT), .ranks = BIT(0), .step = -1, .params = BIT(1)},
