@@ -284,10 +284,12 @@ static void update_linger(struct harness_proc_job *job, uint64_t now_ns)
             now_ns + linger_ns_of(job, finding) + job->config->plan->job.settle_ms * DDP_NS_PER_MS;
         return;
     }
-    if (job->config->linger_ns == 0 && linger_ns_of(job, finding) == linger_hang_ns &&
-        (family == HARNESS_FAMILY_HANG ? is_open : event_count_of(job) != job->event_count)) {
+    if (job->config->linger_ns == 0 &&
+        (family == HARNESS_FAMILY_HANG       ? is_open
+         : family == HARNESS_FAMILY_MISMATCH ? event_count_of(job) != job->event_count
+                                             : false)) {
         job->event_count = event_count_of(job);
-        job->linger_end_ns = earlier(now_ns + linger_hang_ns, job->linger_limit_ns);
+        job->linger_end_ns = earlier(now_ns + linger_ns_of(job, finding), job->linger_limit_ns);
     }
 }
 
