@@ -17,8 +17,11 @@ bool harness_evidence_is_disturbed(const struct harness_emulation *e, uint32_t r
 /* step.c: each whole step of each rank. */
 DDP_MUST_USE ddp_status harness_evidence_steps(const struct harness_emulation *e, bool is_clean,
                                                struct harness_gap *out);
-/* rank.c: begin and end, phases, pairs of posted and completed collectives. */
+/* rank.c: begin and end, pairs of posted and completed collectives. */
 DDP_MUST_USE ddp_status harness_evidence_ranks(const struct harness_emulation *e,
+                                               struct harness_gap *out);
+/* order.c: steps and phases. Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status harness_evidence_order(const struct harness_emulation *e,
                                                struct harness_gap *out);
 /* agree.c: what is recorded in two places. Errors: E_NOMEM, E_IO. */
 DDP_MUST_USE ddp_status harness_evidence_agreement(const struct harness_emulation *e,

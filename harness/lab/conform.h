@@ -13,42 +13,41 @@ extern "C" {
 #endif
 
 /* X(identifier, name, meaning), in the order in which they are judged. */
-#define HARNESS_CONFORM_TABLE(X)                                                                   \
-    X(HARNESS_CONFORM_ENDS, "ends", "every call ends by itself and well: no crash, no hang")       \
-    X(HARNESS_CONFORM_EXACT, "exact",                                                              \
-      "whole numbers come out exactly: each contribution once, and where it belongs")              \
-    X(HARNESS_CONFORM_BOUNDS, "in_bounds", "nothing beside a buffer is written")                   \
-    X(HARNESS_CONFORM_INPUT, "input_kept", "the input is what it was, unless it is the output")    \
-    X(HARNESS_CONFORM_IN_PLACE, "in_place", "it is right if input and output are one buffer")      \
-    X(HARNESS_CONFORM_SHIFTED, "unaligned", "it is right if buffers begin between alignments")     \
-    X(HARNESS_CONFORM_TYPES, "types", "it is right with every type and operation that it takes")   \
-    X(HARNESS_CONFORM_SPECIAL, "special_values",                                                   \
-      "subnormal numbers, zeros of both signs, infinities and NaNs are added as IEEE 754 says")    \
-    X(HARNESS_CONFORM_TREES, "one_tree",                                                           \
-      "each element is added in one tree that holds every rank once, as probes show")              \
-    X(HARNESS_CONFORM_SAME_BITS, "same_bits", "all ranks get the same bits")                       \
-    X(HARNESS_CONFORM_SAME_ORDER, "same_order",                                                    \
-      "every element is added in one order, whatever the count is: buckets may be merged")         \
-    X(HARNESS_CONFORM_REPEATS, "repeatable",                                                       \
-      "the same numbers give the same bits, also if a rank comes late or is stopped for a while")  \
-    X(HARNESS_CONFORM_NEXT, "back_to_back",                                                        \
-      "calls in a row are right, though buffers are used again at once")                           \
-    X(HARNESS_CONFORM_FREED, "no_leak", "more calls leave no memory and no descriptor behind")     \
-    X(HARNESS_CONFORM_LARGE, "large",                                                              \
-      "it is right if a buffer has more than 2^31 bytes, and elements if it takes u8")             \
-    X(HARNESS_CONFORM_TWO, "two_at_once", "two communicators in two threads are both right")       \
-    X(HARNESS_CONFORM_MISMATCH, "tells_mismatch",                                                  \
-      "if a rank asks for another count, every rank gets an error")                                \
-    X(HARNESS_CONFORM_DEATH, "tells_death", "if a rank is killed, the others get an error")        \
-    X(HARNESS_CONFORM_ABORT, "aborts",                                                             \
-      "a call ends that is aborted, twice, before or behind its post or while it waits, from any " \
-      "thread")                                                                                    \
-    X(HARNESS_CONFORM_REOPENS, "reopens", "a new communicator works, also after an error")         \
-    X(HARNESS_CONFORM_ORDERS, "any_order",                                                         \
-      "messages may arrive in any order: every rank ends well, with the same bits")                \
-    X(HARNESS_CONFORM_SPOILED, "no_silent_loss",                                                   \
-      "a message is lost, comes twice or cut short: no rank takes a wrong result for right")       \
-    X(HARNESS_CONFORM_KILLED, "dies_anywhere",                                                     \
+#define HARNESS_CONFORM_TABLE(X)                                                                  \
+    X(HARNESS_CONFORM_ENDS, "ends", "every call ends by itself and well: no crash, no hang")      \
+    X(HARNESS_CONFORM_EXACT, "exact",                                                             \
+      "whole numbers come out exactly: each contribution once, and where it belongs")             \
+    X(HARNESS_CONFORM_BOUNDS, "in_bounds", "nothing beside a buffer is written")                  \
+    X(HARNESS_CONFORM_INPUT, "input_kept", "the input is what it was, unless it is the output")   \
+    X(HARNESS_CONFORM_IN_PLACE, "in_place", "it is right if input and output are one buffer")     \
+    X(HARNESS_CONFORM_SHIFTED, "unaligned", "it is right if buffers begin between alignments")    \
+    X(HARNESS_CONFORM_TYPES, "types", "it is right with every type and operation that it takes")  \
+    X(HARNESS_CONFORM_SPECIAL, "special_values",                                                  \
+      "subnormal numbers, zeros of both signs, infinities and NaNs are added as IEEE 754 says")   \
+    X(HARNESS_CONFORM_TREES, "one_tree",                                                          \
+      "each element is added in one tree that holds every rank once, as probes show")             \
+    X(HARNESS_CONFORM_SAME_BITS, "same_bits", "all ranks get the same bits")                      \
+    X(HARNESS_CONFORM_SAME_ORDER, "same_order",                                                   \
+      "every element is added in one order, whatever the count is: buckets may be merged")        \
+    X(HARNESS_CONFORM_REPEATS, "repeatable",                                                      \
+      "the same numbers give the same bits, also if a rank comes late or is stopped for a while") \
+    X(HARNESS_CONFORM_NEXT, "back_to_back",                                                       \
+      "calls in a row are right, though buffers are used again at once")                          \
+    X(HARNESS_CONFORM_FREED, "no_leak", "more calls leave no memory and no descriptor behind")    \
+    X(HARNESS_CONFORM_LARGE, "large",                                                             \
+      "it is right if a buffer has more than 2^31 bytes, and elements if it takes u8")            \
+    X(HARNESS_CONFORM_TWO, "two_at_once", "two communicators in two threads are both right")      \
+    X(HARNESS_CONFORM_MISMATCH, "tells_mismatch",                                                 \
+      "if a rank asks for another count, every rank gets an error")                               \
+    X(HARNESS_CONFORM_DEATH, "tells_death", "if a rank is killed, the others get an error")       \
+    X(HARNESS_CONFORM_ABORT, "aborts",                                                            \
+      "a call ends that is aborted, twice, before or behind its post or while it waits")          \
+    X(HARNESS_CONFORM_REOPENS, "reopens", "a new communicator works, also after an error")        \
+    X(HARNESS_CONFORM_ORDERS, "any_order",                                                        \
+      "messages may arrive in any order: every rank ends well, with the same bits")               \
+    X(HARNESS_CONFORM_SPOILED, "no_silent_loss",                                                  \
+      "a message is lost, comes twice or cut short: no rank takes a wrong result for right")      \
+    X(HARNESS_CONFORM_KILLED, "dies_anywhere",                                                    \
       "a rank dies before any message: the others get an error or the right result")
 enum harness_conform_property {
 #define X(id, name, meaning) id,

@@ -4,6 +4,8 @@
  * ranks, in place, have room for it on a machine of 16 GiB; the room is this trial's alone. */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -21,13 +23,14 @@ enum { LARGE_RANKS = 2, AREAS_USED = 2, TIMES_LONGER = 20 };
 static size_t memory_free_bytes(void)
 {
     FILE *file = fopen("/proc/meminfo", "re");
-    size_t free_bytes = 0, value = 0;
+    static const char name[] = "MemAvailable:";
+    size_t free_bytes = 0;
     struct rlimit limit;
     char line[128];
 
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        if (sscanf(line, "MemAvailable: %zu kB", &value) == 1) {
-            free_bytes = value << 10;
+        if (strncmp(line, name, strlen(name)) == 0) {
+            free_bytes = (size_t)strtoull(line + strlen(name), NULL, 10) << 10; /* it says kB */
         }
     }
     if (file != NULL) {

@@ -236,6 +236,23 @@ static const struct harness_trace_event *begin_of_probes(const struct harness_em
     return NULL;
 }
 
+/* What is wrong with a post, behind the rank's last one; out: the post, and how it is called. */
+static void compare(const struct harness_emulation *e, uint64_t due, struct deviation *out)
+{
+    const struct harness_program *program = e->input->program;
+
+    out->verdict = harness_program_compare_post(program, out->seq, out->step, &out->got,
+                                                out->elem_count, out->comm);
+    if (out->verdict != HARNESS_VERDICT_NONE && program->group_count > 0 && due < out->seq) {
+        /* It counted operations of groups that it is not in, and left out one before them. */
+        out->seq = due;
+        out->verdict = harness_program_compare_post(program, due, out->step, &out->got,
+                                                    out->elem_count, out->comm);
+        out->verdict =
+            out->verdict == HARNESS_VERDICT_NONE ? HARNESS_VERDICT_MISMATCH_ORDER : out->verdict;
+    }
+}
+
 /* The first one from the post `first` on, which is then where to go on. */
 static struct deviation next_deviation(const struct harness_emulation *e, uint32_t rank,
                                        const struct harness_findings *found, size_t *first)
@@ -261,17 +278,8 @@ static struct deviation next_deviation(const struct harness_emulation *e, uint32
         out.phase = entry->phase;
         out.recorded = entry->phase <= DDP_PHASE_INIT ? -1 : (int32_t)entry->step;
         out.step = harness_program_step_of(program, entry->phase, entry->step);
-        out.verdict = harness_program_compare_post(program, out.seq, out.step, &out.got,
-                                                   out.elem_count, out.comm);
         due = harness_program_next(program, last, rank);
-        if (out.verdict != HARNESS_VERDICT_NONE && program->group_count > 0 && due < out.seq) {
-            /* It counted operations of groups that it is not in, and left out one before them. */
-            out.seq = due;
-            out.verdict = harness_program_compare_post(program, due, out.step, &out.got,
-                                                       out.elem_count, out.comm);
-            out.verdict =
-                out.verdict == HARNESS_VERDICT_NONE ? HARNESS_VERDICT_MISMATCH_ORDER : out.verdict;
-        }
+        compare(e, due, &out);
         if (out.verdict != HARNESS_VERDICT_NONE &&
             harness_program_is_open(program, out.seq, out.step, &out.got, out.elem_count)) {
             out.verdict = settle_open(e, rank, out.seq, &list[i], count - i, found);

@@ -156,6 +156,9 @@ struct ddp_text;
 DDP_MUST_USE ddp_status harness_session_checkpoint_path(const struct harness_session *session,
                                                         struct ddp_text *out);
 
+/* model.c: model and optimizer. Errors: E_INJECTED; E_INVALID: a fault made them impossible;
+ * E_NOMEM. */
+DDP_MUST_USE ddp_status harness_session_build_model(struct harness_session *session);
 /* device.c: the plan's device, behind its observer where there is something to see. */
 DDP_MUST_USE ddp_status harness_session_open_device(struct harness_session *session);
 void harness_session_close_device(struct harness_session *session);
