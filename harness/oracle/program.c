@@ -287,11 +287,10 @@ static struct deviation next_deviation(const struct harness_emulation *e, uint32
             *first = i + 1;
             return out;
         }
-        if (out.verdict == HARNESS_VERDICT_NONE && out.seq != due) {
-            out.verdict = HARNESS_VERDICT_MISMATCH_ORDER;
-        }
-        if (out.verdict == HARNESS_VERDICT_NONE && is_root_foreign(e, &out)) {
-            out.verdict = HARNESS_VERDICT_MISMATCH_ROOT;
+        if (out.verdict == HARNESS_VERDICT_NONE) {
+            out.verdict = out.seq != due             ? HARNESS_VERDICT_MISMATCH_ORDER
+                          : is_root_foreign(e, &out) ? HARNESS_VERDICT_MISMATCH_ROOT
+                                                     : HARNESS_VERDICT_NONE;
         }
         if (out.verdict != HARNESS_VERDICT_NONE) {
             out.is_set = true;
