@@ -253,6 +253,16 @@ static void compare(const struct harness_emulation *e, uint64_t due, struct devi
     }
 }
 
+/* Of a post that the program has. */
+static enum harness_verdict compare_place(const struct harness_emulation *e, uint64_t due,
+                                          const struct deviation *post)
+{
+    if (post->seq != due) {
+        return HARNESS_VERDICT_MISMATCH_ORDER;
+    }
+    return is_root_foreign(e, post) ? HARNESS_VERDICT_MISMATCH_ROOT : HARNESS_VERDICT_NONE;
+}
+
 /* The first one from the post `first` on, which is then where to go on. */
 static struct deviation next_deviation(const struct harness_emulation *e, uint32_t rank,
                                        const struct harness_findings *found, size_t *first)
@@ -288,9 +298,7 @@ static struct deviation next_deviation(const struct harness_emulation *e, uint32
             return out;
         }
         if (out.verdict == HARNESS_VERDICT_NONE) {
-            out.verdict = out.seq != due             ? HARNESS_VERDICT_MISMATCH_ORDER
-                          : is_root_foreign(e, &out) ? HARNESS_VERDICT_MISMATCH_ROOT
-                                                     : HARNESS_VERDICT_NONE;
+            out.verdict = compare_place(e, due, &out);
         }
         if (out.verdict != HARNESS_VERDICT_NONE) {
             out.is_set = true;
