@@ -9,6 +9,7 @@ struct stream {
     bool is_seen;            /* the oldest message has passed the point */
     bool is_held;            /* a message comes again, or late */
     bool is_late;            /* it comes now */
+    bool is_failed;          /* no message is shown any more */
     struct ddp_message held; /* its data is ours */
 };
 
@@ -62,6 +63,7 @@ static ddp_status pass_point(struct link *link, uint32_t peer, const struct ddp_
     *out_is_shown = action != DDP_FAULT_SKIP;
     stream->is_seen = true;
     if (action == DDP_FAULT_FAIL) {
+        stream->is_failed = true;
         return DDP_E_INJECTED;
     }
     if (!stream->is_held && (action == DDP_FAULT_DUP || action == DDP_FAULT_OVERTAKEN)) {
@@ -83,6 +85,11 @@ static ddp_status link_recv_peek(struct ddp_transport *transport, uint32_t peer,
     ddp_status status = DDP_OK;
     bool is_shown = stream->is_late;
 
+    /* A connection that has failed stays so, as a real one does: whoever only looked at it may pass
+     * over the error. */
+    if (stream->is_failed) {
+        return DDP_E_INJECTED;
+    }
     while (!is_shown && status == DDP_OK) {
         status = inner->ops->recv_peek(inner, peer, out);
         is_shown = status != DDP_OK || stream->is_seen;

@@ -107,6 +107,13 @@ static bool is_not_waited(const struct harness_paths *paths, const struct harnes
            harness_path_is_of(b, a);
 }
 
+/* It took no part in one of all ranks and went on to one of a group, whose members wait in that. */
+static bool is_gone_on(const struct harness_paths *paths, const struct harness_finding *a,
+                       const struct harness_finding *b)
+{
+    return is_result(a) && harness_path_is_deserted(paths, a, b);
+}
+
 /* --- device work ------------------------------------------------------------------------------ */
 
 /* An extra collective works on a buffer while its rank goes on using it. */
@@ -448,6 +455,7 @@ static const struct {
     {KIND_VALUE, KIND_VALUE, harness_value_is_displaced, "its next messages were taken for those"},
     {KIND_VALUE, KIND_FAILURE, is_left_alone, "that rank took no part in the operation"},
     {KIND_VALUE, KIND_WAIT, is_left_alone, "that rank took no part in the operation"},
+    {KIND_VALUE, KIND_WAIT, is_gone_on, "that rank took no part in the operation"},
     {KIND_VALUE, KIND_WAIT, is_apart, "that rank measures trees already"},
     {KIND_VALUE, KIND_REPORT, harness_value_is_misread, "it compared models so"},
     {KIND_VALUE, KIND_REPORT, is_left_out, "that rank took no part in the operation"},

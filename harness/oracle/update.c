@@ -230,20 +230,25 @@ static uint32_t last_step(const struct harness_emulation *e, enum ddp_event kind
     return last;
 }
 
-static void first_split(const struct harness_emulation *e, enum ddp_event kind,
-                        uint32_t subject_count, uint64_t *hashes, struct split *out)
+/* From the step and subject that out has on; then out says where to go on. */
+static void next_split(const struct harness_emulation *e, enum ddp_event kind,
+                       uint32_t subject_count, uint64_t *hashes, struct split *out)
 {
-    uint32_t last = last_step(e, kind);
+    const uint32_t last = last_step(e, kind);
+    uint32_t first = out->is_set ? out->subject + 1 : 0;
+    uint32_t step = out->step;
 
-    for (uint32_t step = 0; step <= last; step++) {
+    out->is_set = false;
+    for (; step <= last; step++) {
         if (kind == DDP_EVENT_PARAM_UPDATED && !harness_emulation_are_replicas_equal(e, step)) {
             continue;
         }
-        for (uint32_t s = 0; s < subject_count; s++) {
+        for (uint32_t s = first; s < subject_count; s++) {
             if (is_split(e, kind, step, s, out, hashes)) {
                 return;
             }
         }
+        first = 0;
     }
 }
 
@@ -293,6 +298,7 @@ ddp_status harness_check_replicas(const struct harness_emulation *e, struct harn
                                   struct ddp_err *err)
 {
     uint64_t *hashes = ddp_mem_array(e->mem, e->world, sizeof(*hashes));
+    struct harness_rank_set blamed = harness_rank_set_in(ddp_mem_pool_mem(e->sets));
     struct split params = {.is_set = false};
     struct split buffers = {.is_set = false};
 
@@ -300,12 +306,19 @@ ddp_status harness_check_replicas(const struct harness_emulation *e, struct harn
     if (hashes == NULL) {
         return DDP_E_NOMEM;
     }
-    first_split(e, DDP_EVENT_PARAM_UPDATED, (uint32_t)e->params.count, hashes, &params);
+    next_split(e, DDP_EVENT_PARAM_UPDATED, (uint32_t)e->params.count, hashes, &params);
     report_split(e, &params, "parameter", true, out);
-    if (e->input->plan->job.broadcast_buffers) {
-        first_split(e, DDP_EVENT_BUFFER_SYNCED, buffer_count(e), hashes, &buffers);
-        report_split(e, &buffers, "the model's", false, out);
-    }
+    /* Parameters that differ go on so, and updates are judged by themselves. Buffers are handed out
+     * anew: that another rank's differ later is another error. */
+    do {
+        if (e->input->plan->job.broadcast_buffers) {
+            next_split(e, DDP_EVENT_BUFFER_SYNCED, buffer_count(e), hashes, &buffers);
+        }
+        if (buffers.is_set && !harness_rank_set_is_subset(&buffers.ranks, &blamed)) {
+            report_split(e, &buffers, "the model's", false, out);
+            harness_rank_set_add_all(&blamed, &buffers.ranks);
+        }
+    } while (buffers.is_set);
     ddp_mem_free(e->mem, hashes);
     return DDP_OK;
 }
