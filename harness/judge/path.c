@@ -192,6 +192,31 @@ bool harness_path_is_owed(const struct harness_paths *paths, const struct harnes
     return false;
 }
 
+bool harness_path_is_held_back(const struct harness_paths *paths, const struct harness_finding *a,
+                               const struct harness_finding *b)
+{
+    bool is_held = b->verdict == HARNESS_VERDICT_HANG_NOT_JOINED &&
+                   b->oracle == HARNESS_ORACLE_USAGE && harness_path_is_common(a, b);
+
+    for (uint32_t i = 0; i < harness_rank_set_count(&b->culprits); i++) {
+        const uint32_t rank = harness_rank_set_at(&b->culprits, i);
+        size_t count = 0;
+        const struct harness_trace_event *const *posts =
+            is_known(paths, rank)
+                ? harness_index_list(&paths->index, rank, DDP_EVENT_COLL_POST, &count)
+                : NULL;
+        const uint64_t last = count > 0 ? posts[count - 1]->entry.arg[0] : 0;
+
+        for (uint32_t k = 0;
+             !harness_rank_set_has(&a->culprits, rank) && k < harness_rank_set_count(&a->culprits);
+             k++) {
+            is_held = is_held && last > 0 && last < b->op.seq && !is_completed(paths, rank, last) &&
+                      !is_completed(paths, harness_rank_set_at(&a->culprits, k), last);
+        }
+    }
+    return is_held;
+}
+
 bool harness_path_is_storeless(const struct harness_paths *paths, const struct harness_finding *a,
                                const struct harness_finding *b)
 {

@@ -44,6 +44,10 @@ bool harness_path_is_in_time(const struct harness_finding *a, const struct harne
  * any. */
 bool harness_path_is_open(const struct harness_paths *paths, const struct harness_finding *b,
                           uint64_t seq);
+/* Ranks did not come to an operation: one that a blames, and such as wait for all that a blames in
+ * an earlier one. */
+bool harness_path_is_held_back(const struct harness_paths *paths, const struct harness_finding *a,
+                               const struct harness_finding *b);
 /* path_group.c: the circle goes through a rank that passed over what was due in another group; or
  * all wait. */
 bool harness_path_is_crossed(const struct harness_paths *paths, const struct harness_finding *a,
