@@ -52,6 +52,7 @@ static bool is_still_first(const struct harness_paths *paths, uint32_t rank,
 bool harness_buckets_is_unlisted(const struct harness_paths *paths, const struct harness_finding *a,
                                  const struct harness_finding *b)
 {
+    DDP_ASSERT(a != b);
     for (uint32_t i = 0; i < harness_rank_set_count(&b->culprits); i++) {
         if (!is_still_first(paths, harness_rank_set_at(&b->culprits, i), b)) {
             return false;

@@ -10,6 +10,7 @@ bool harness_path_is_crossed(const struct harness_paths *paths, const struct har
         a->verdict == HARNESS_VERDICT_MISMATCH_ORDER ||
         (a->verdict == HARNESS_VERDICT_MISMATCH_MISSING && paths->plan->job.groups.count > 0);
 
+    DDP_ASSERT(a != b);
     return is_passed_over && a->oracle == HARNESS_ORACLE_PROGRAM &&
            (is_circle || (b->verdict == HARNESS_VERDICT_HANG_NOT_JOINED &&
                           harness_rank_set_is_empty(&b->culprits)));
@@ -33,6 +34,7 @@ bool harness_path_is_deserted(const struct harness_paths *paths, const struct ha
 {
     bool is_inside = false;
 
+    DDP_ASSERT(a != b);
     for (uint32_t i = 0; a->op.seq > 0 && i < harness_rank_set_count(&b->culprits); i++) {
         const uint32_t rank = harness_rank_set_at(&b->culprits, i);
 

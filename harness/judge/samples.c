@@ -124,6 +124,7 @@ bool harness_samples_is_trained_so(const struct harness_paths *paths,
     bool is_ahead = paths->plan->job.join.is_set && a->verdict == HARNESS_VERDICT_DATA_MISSING &&
                     harness_path_is_ahead(paths, a, true);
 
+    DDP_ASSERT(a != b);
     if (is_ahead && is_counted_so(paths, a, b)) {
         return true;
     }
