@@ -272,7 +272,7 @@ ddp_status ddp_group_post(struct ddp_group *group, struct ddp_coll_work *work)
     return post_numbered(group, work);
 }
 
-ddp_status ddp_group_poll(struct ddp_group *group, struct ddp_coll_work *work)
+static ddp_status poll_work(struct ddp_group *group, struct ddp_coll_work *work)
 {
     ddp_status status;
 
@@ -291,6 +291,17 @@ ddp_status ddp_group_poll(struct ddp_group *group, struct ddp_coll_work *work)
     return status < DDP_OK ? fail_from(group, status, work->seq) : status;
 }
 
+/* Messages are taken in here too: a host that gets stuck then is inside of this collective. */
+ddp_status ddp_group_poll(struct ddp_group *group, struct ddp_coll_work *work)
+{
+    ddp_status status;
+
+    ddp_recorder_call(group->env->recorder, work->seq);
+    status = poll_work(group, work);
+    ddp_recorder_call(group->env->recorder, 0);
+    return status;
+}
+
 struct wait {
     struct ddp_group *group;
     struct ddp_coll_work *work;
@@ -301,7 +312,7 @@ static ddp_status wait_poll(void *self)
 {
     const struct wait *wait = self;
     struct ddp_coll *coll = wait->group->coll;
-    ddp_status status = ddp_group_poll(wait->group, wait->work);
+    ddp_status status = poll_work(wait->group, wait->work);
 
     for (uint32_t m = 0; wait->is_missing != NULL && m < coll->member_count; m++) {
         if (status >= DDP_OK) {

@@ -61,6 +61,7 @@ void ddp_group_number_by(struct ddp_group *group, uint64_t *numbers);
  * every call returns that failure's status. In strict semantics every error fails the group and
  * revokes it. */
 DDP_MUST_USE ddp_status ddp_group_post(struct ddp_group *group, struct ddp_coll_work *work);
+/* Let the collectives under way get on. PENDING; OK: work is complete; or its error. */
 DDP_MUST_USE ddp_status ddp_group_poll(struct ddp_group *group, struct ddp_coll_work *work);
 /* Until work ends or the group's timeout passes (E_TIMEOUT; in strict semantics the group is then
  * revoked). Passes collective/wait before (SKIP is honoured for buckets and used maps only: OK is

@@ -47,7 +47,7 @@ static void set_hang_op(const struct harness_view *view, uint32_t rank,
 {
     const struct harness_cut *cut = view->cut;
     uint64_t owed = harness_graph_seq_owed(cut, rank);
-    uint64_t inside = harness_graph_seq_inside(cut, rank);
+    uint64_t inside = cut->pages[rank].call_seq;
 
     if (owed != 0) {
         harness_draft_set_planned(view, owed, finding);

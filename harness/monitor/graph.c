@@ -102,18 +102,6 @@ bool harness_graph_has_waiter(const struct harness_cut *cut, uint32_t rank)
     return false;
 }
 
-/* Code of a plug-in that runs outside of a post and a wait, while others make progress, is the
- * oldest operation's that is not done. */
-uint64_t harness_graph_seq_inside(const struct harness_cut *cut, uint32_t rank)
-{
-    const struct ddp_page *page = &cut->pages[rank];
-
-    if (page->call_seq == 0 && page->plugin_ns != 0 && page->seq_done < page->seq_posted) {
-        return page->seq_done + 1;
-    }
-    return page->call_seq;
-}
-
 /* The rank ended with an error: it may have given up waiting. */
 static bool is_failed(const struct harness_cut *cut, uint32_t rank)
 {
@@ -126,7 +114,7 @@ uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank)
     const uint64_t next =
         cut->program != NULL ? harness_program_next(cut->program, posted, rank) : posted + 1;
 
-    if (!harness_graph_is_waiting(cut, rank) && harness_graph_seq_inside(cut, rank) != 0) {
+    if (!harness_graph_is_waiting(cut, rank) && cut->pages[rank].call_seq != 0) {
         return 0;
     }
     for (uint32_t r = 0; r < cut->world_size; r++) {

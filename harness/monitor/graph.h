@@ -21,8 +21,6 @@ bool harness_graph_is_waiting(const struct harness_cut *cut, uint32_t rank);
 bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32_t other);
 /* Some rank waits for this one. */
 bool harness_graph_has_waiter(const struct harness_cut *cut, uint32_t rank);
-/* The collective in whose post or wait this rank is, or whose plug-in it runs; 0 = none. */
-uint64_t harness_graph_seq_inside(const struct harness_cut *cut, uint32_t rank);
 /* The first collective of a group that it is in and that this rank has not posted, if a rank has
  * that waits or ended with an error, and this one is not inside an earlier one; 0 = none. */
 uint64_t harness_graph_seq_owed(const struct harness_cut *cut, uint32_t rank);

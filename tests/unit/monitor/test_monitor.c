@@ -331,7 +331,7 @@ CT_TEST(monitor, plugin_that_does_not_return)
 }
 
 /* Nor is it waited for in the next collective, which the others have posted, if its plug-in runs
- * outside of a post or a wait. */
+ * while the host looks whether one is over. */
 CT_TEST(monitor, plugin_that_runs_between_calls)
 {
     struct cut_job job;
@@ -346,6 +346,7 @@ CT_TEST(monitor, plugin_that_runs_between_calls)
             cut_wait(&job, r, cut_seq(1, 1), 2);
         }
     }
+    job.pages[2].call_seq = cut_seq(1, 0);
     job.pages[2].plugin_ns = CUT_NOW_NS - CUT_LATE_MS * CUT_MS;
     finding = cut_only(&job, HARNESS_VERDICT_HANG_HOST);
     CT_REQUIRE(finding != NULL);
