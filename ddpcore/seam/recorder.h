@@ -202,7 +202,7 @@ void ddp_recorder_phase(struct ddp_recorder *recorder, enum ddp_phase phase);
 void ddp_recorder_step(struct ddp_recorder *recorder, uint32_t step, uint32_t micro);
 void ddp_recorder_collective_posted(struct ddp_recorder *recorder, uint64_t comm, uint64_t seq,
                                     uint64_t packed_op, uint64_t elem_count);
-/* The host enters the post or the wait of a collective, or leaves it: 0. */
+/* The host enters the post, a poll or the wait of a collective, or leaves it: 0. */
 void ddp_recorder_call(struct ddp_recorder *recorder, uint64_t seq);
 void ddp_recorder_collective_done(struct ddp_recorder *recorder, uint64_t seq);
 void ddp_recorder_wait_begin(struct ddp_recorder *recorder, enum ddp_wait_kind kind, uint64_t seq);
