@@ -115,6 +115,30 @@ static int add_set(struct cli_options *options, char *set)
     return 0;
 }
 
+static int refuse_against(ddp_status status, const struct ddp_err *err)
+{
+    if (status == DDP_E_NOMEM) {
+        (void)fprintf(stderr, "ddprove: --against: %s\n", ddp_status_text(status));
+        return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
+    }
+    return cli_usage_error("--against: %s; name a folder that --record wrote", err->text);
+}
+
+/* A folder without a learned program is a wrong command, said once and not for each cell. */
+static int check_against(const char *folder)
+{
+    struct harness_learned learned;
+    struct ddp_mem_pool *pool;
+    struct ddp_err err = {{0}};
+    ddp_status status = ddp_mem_pool_create(&pool);
+
+    if (status == DDP_OK) {
+        status = harness_exec_read_learned(ddp_mem_pool_mem(pool), folder, &learned, &err);
+        ddp_mem_pool_destroy(pool);
+    }
+    return status == DDP_OK ? 0 : refuse_against(status, &err);
+}
+
 /* The scenarios' guest is this command: as `ddprove run` of them. */
 static int run_scenarios(const struct cli_options *options)
 {
@@ -151,8 +175,9 @@ static int run_scenarios(const struct cli_options *options)
         if (realpath(options->against_dir, folder) == NULL) {
             return cli_usage_error("--against: %s: %s", options->against_dir, strerror(errno));
         }
+        code = check_against(folder);
         (void)snprintf(against, sizeof against, "job.guest.against=%s", folder);
-        code = add_set(&run, against);
+        code = code == 0 ? add_set(&run, against) : code;
     }
     if (code == 0 && options->has_guest_launcher) {
         (void)snprintf(launcher, sizeof launcher, "job.guest.launcher=%s",
@@ -296,8 +321,8 @@ static int set_launch(const struct cli_options *options, struct harness_exec_lau
     return config->command != NULL ? 0 : harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
 }
 
-/* What the job is to be compared with. Returns 0, or an exit code: a folder without a learned
- * program, or with one of other ranks, is a wrong command. */
+/* What the job is to be compared with. Returns 0, or an exit code: a program of other ranks is a
+ * wrong command, too. */
 static int read_against(const char *folder, struct harness_exec_config *config,
                         struct harness_learned *out)
 {
@@ -305,12 +330,8 @@ static int read_against(const char *folder, struct harness_exec_config *config,
     struct ddp_err err = {{0}};
     const ddp_status status = harness_exec_read_learned(config->mem, folder, out, &err);
 
-    if (status == DDP_E_NOMEM) {
-        (void)fprintf(stderr, "ddprove: --against: %s\n", ddp_status_text(status));
-        return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
-    }
     if (status != DDP_OK) {
-        return cli_usage_error("--against: %s; name a folder that --record wrote", err.text);
+        return refuse_against(status, &err);
     }
     if (told != 0 && out->world_size != told) {
         return cli_usage_error(

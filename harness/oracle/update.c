@@ -230,7 +230,8 @@ static uint32_t last_step(const struct harness_emulation *e, enum ddp_event kind
     return last;
 }
 
-/* From the step and subject that out has on; then out says where to go on. */
+/* The next subject that differs between replicas. out: the one found before, behind which the
+ * search goes on, or not set to begin with; then the one that was found, or not set. */
 static void next_split(const struct harness_emulation *e, enum ddp_event kind,
                        uint32_t subject_count, uint64_t *hashes, struct split *out)
 {

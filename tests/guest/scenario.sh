@@ -103,6 +103,8 @@ expect 0 "^PASS" "$ddprove" exec "$scenarios/healthy.yaml" --ranks 4 --set job.s
 expect 1 "^FAIL.*MISMATCH.MISSING" "$ddprove" exec "$scenarios/healthy.yaml" --ranks 4 --set job.steps=12 \
     --against learned/model_w4 --out against -- ddprove_guest_model_trainer 12 sgd drop -1 5
 expect 2 "no/folder: No such file" "$ddprove" exec "$scenarios/healthy.yaml" --against no/folder -- true
+expect 2 "learned/program.txt: .*; name a folder that --record wrote" "$ddprove" exec "$scenarios/healthy.yaml" \
+    --against learned -- true
 expect 2 "name no scenario" "$ddprove" exec "$scenarios/healthy.yaml" --record learned -- true
 
 # A record that was changed, in a digit, a line, its order or its end, is not believed.
