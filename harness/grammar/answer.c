@@ -112,8 +112,10 @@ static void skip(struct harness_answers *answers)
         }
         break;
     case DDP_FAULT_POINT_LOSS:
-        /* Only the last micro-batch reduces. */
-        if (answers->fault->at.micro == (int64_t)job->micro_batches - 1) {
+        /* Only the last micro-batch reduces; and nobody may ask for the hook's state before that.
+         */
+        if (answers->fault->at.micro == (int64_t)job->micro_batches - 1 &&
+            !harness_program_is_hook_gathered(job, (uint64_t)answers->step + 1)) {
             harness_answers_add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
             /* Nobody may look for drift in the middle of a pass. */
             if (is_drift_due(answers)) {

@@ -5,6 +5,7 @@
 
 #include "harness/grammar/answer.h"
 #include "harness/grammar/site.h"
+#include "harness/plan/hook_round.h"
 
 enum { TRIES = 40 };
 
@@ -193,6 +194,26 @@ static uint64_t seq_of(const struct harness_draw_site *site)
     return 0;
 }
 
+/* Which of a bucket's collectives, where a hook makes several of it. */
+static void draw_round(struct harness_draw_site *site)
+{
+    const struct harness_grammar_job *job = site->job;
+    struct harness_trigger *at = &site->fault->at;
+    struct harness_hook_round rounds[HARNESS_HOOK_ROUNDS_MAX];
+    size_t count;
+
+    if (harness_draw_chance(site->draw, 30) && !job->job->join.is_set) {
+        at->seq = (int64_t)seq_of(site);
+        return;
+    }
+    count = harness_hook_rounds(job->job, job->params,
+                                &harness_grammar_buckets(job, at->step)->items[at->bucket],
+                                at->step, rounds);
+    if (count > 1) {
+        at->hit = (uint32_t)harness_draw_between(site->draw, 1, count);
+    }
+}
+
 /* The keys that a place has; those that it does not need are given now and then. */
 static bool draw_trigger(struct harness_draw_site *site)
 {
@@ -228,9 +249,8 @@ static bool draw_trigger(struct harness_draw_site *site)
     case HARNESS_GRAMMAR_AT_BUCKET:
         at->bucket =
             (int64_t)harness_draw_below(draw, harness_grammar_buckets(site->job, at->step)->count);
-        if (site->fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE && harness_draw_chance(draw, 30) &&
-            !job->join.is_set) {
-            at->seq = (int64_t)seq_of(site);
+        if (site->fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE) {
+            draw_round(site);
         }
         break;
     case HARNESS_GRAMMAR_AT_STEP:

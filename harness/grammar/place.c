@@ -172,8 +172,8 @@ bool harness_grammar_is_there(const struct harness_grammar_job *job, enum ddp_fa
 static bool is_of_operations(const struct harness_job *job, const struct harness_fault *fault)
 {
     const bool is_many = job->hook == HARNESS_HOOK_QUANTIZE || job->hook == HARNESS_HOOK_POWERSGD;
-    /* A rank that is a step behind has another scale, or another number of passes. */
-    const bool is_counting = job->optimizer.loss_scale > 0 || job->hook == HARNESS_HOOK_POWERSGD;
+    /* A rank that is a step behind has another scale. */
+    const bool is_counting = job->optimizer.loss_scale > 0;
 
     if (job->hook != HARNESS_HOOK_NONE && job->join.is_set) {
         return false; /* what became of the divisor shows in the next step's buckets */
@@ -182,10 +182,10 @@ static bool is_of_operations(const struct harness_job *job, const struct harness
     case HARNESS_ACTION_ARG: /* of the first round, which is not always an all-reduce of all */
         return !is_many;
     case HARNESS_ACTION_DUP:
-        return fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE && !is_many;
+        return fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE;
     case HARNESS_ACTION_SKIP:
-        return (fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE && !is_many) ||
-               (fault->point == DDP_FAULT_POINT_BUCKET_LAUNCH && !is_many) ||
+        return fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE ||
+               fault->point == DDP_FAULT_POINT_BUCKET_LAUNCH ||
                (fault->point == DDP_FAULT_POINT_STEP_BEGIN && !is_counting) ||
                (fault->point == DDP_FAULT_POINT_LOSS && !is_counting) ||
                fault->point == DDP_FAULT_POINT_BUFFER_SYNC;

@@ -5,9 +5,8 @@
  * parameter, step, and what the trace shows between them. What no row explains is a cause of its
  * own, and the verdict must account for it.
  *
- * Values that differ from the emulation do not explain each other: the emulation goes on from what
- * was recorded before (emulation/compare.h), so each such finding is an error of its own. They do
- * explain that replicas differ.
+ * Values that differ from the emulation do not explain each other, as it goes on from what was
+ * recorded (emulation/compare.h): each is an error of its own. They explain that replicas differ.
  *
  * No row leads back in the order of kinds (kind.h), and within a kind the rows follow an order of
  * their own (sequence number, then who found it; depth; stage), so there is no circle. */
@@ -294,8 +293,8 @@ static bool is_not_reached(const struct harness_paths *paths, const struct harne
            harness_path_is_of(b, a);
 }
 
-/* A rank that left a step out saves the buffers of one step fewer; under join all that go on may
- * have them from another rank. All else in the file is judged from what was recorded. */
+/* A rank that left a step out saves buffers, and a count, of one step fewer; under join all that go
+ * on may have them from another rank. All else in the file is judged from what was recorded. */
 static bool is_saved_so(const struct harness_paths *paths, const struct harness_finding *a,
                         const struct harness_finding *b)
 {
@@ -306,7 +305,8 @@ static bool is_saved_so(const struct harness_paths *paths, const struct harness_
 
     return is_missing && b->verdict == HARNESS_VERDICT_CHECKPOINT_CORRUPTED &&
            !harness_rank_set_is_empty(&b->culprits) && b->params.count == 0 &&
-           (is_handed_on || harness_path_is_step_left_out(paths, a, b));
+           (is_handed_on || harness_value_is_hook_behind(paths, a, b) ||
+            harness_path_is_step_left_out(paths, a, b));
 }
 
 /* Ranks that wait for a group that is not whole. */
