@@ -148,6 +148,11 @@ static void skip(struct harness_answers *answers)
                                    answers->fault->at.bucket);
         }
         break;
+    case DDP_FAULT_POINT_CHECKPOINT_LOAD: /* it trains from the beginning, beside others */
+        if (job->ranks > 2) {
+            harness_answers_add(answers, HARNESS_VERDICT_CHECKPOINT_STATE);
+        }
+        break;
     default:
         skip_result(answers);
         break;

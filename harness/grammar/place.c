@@ -121,10 +121,11 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
                                               : HARNESS_GRAMMAR_NOWHERE;
     case DDP_FAULT_POINT_TEARDOWN:
         return HARNESS_GRAMMAR_AT_END;
+    case DDP_FAULT_POINT_CHECKPOINT_LOAD:
+        return job->job->checkpoint_every > 0 ? HARNESS_GRAMMAR_AT_LOAD : HARNESS_GRAMMAR_NOWHERE;
     /* Not drawn: data/epoch (only where data is used more than once), collective/schedule (where a
-     * schedule is compiled depends on what was before), checkpoint/load (in a restore run, which
-     * faults here do not have), recovery (after a loss, which is the one fault there), and those of
-     * NCCL, MPI and cards. */
+     * schedule is compiled depends on what was before), recovery (after a loss, which is the one
+     * fault there), and those of NCCL, MPI and cards. */
     default:
         return special_place(job->job, point);
     }
@@ -194,11 +195,13 @@ static bool is_of_operations(const struct harness_job *job, const struct harness
     }
 }
 
-/* Whether values are what a plain job's are: the hook only divides, sums are of 32 bits. */
+/* Whether values are what a plain job's are: the hook only divides, sums are of 32 bits. Those that
+ * go on after a loss have the same ones among themselves. */
 static bool is_of_plain_values(const struct harness_job *job)
 {
     struct harness_job other = *job;
 
+    other.on_loss = HARNESS_ON_LOSS_END;
     other.hook =
         job->hook == HARNESS_HOOK_ALLREDUCE && !job->join.is_set ? HARNESS_HOOK_NONE : job->hook;
     return harness_grammar_is_plain(&other) && !job->mixed_precision.is_set;

@@ -100,10 +100,9 @@ static bool is_left_alone(const struct harness_paths *paths, const struct harnes
 static bool is_not_waited(const struct harness_paths *paths, const struct harness_finding *a,
                           const struct harness_finding *b)
 {
-    (void)paths;
     return is_result(a) && a->oracle != HARNESS_ORACLE_SCHEDULE &&
            b->oracle == HARNESS_ORACLE_SCHEDULE && a->op.seq == b->op.seq &&
-           harness_path_is_of(b, a);
+           harness_path_is_of(b, a) && !harness_value_is_displaced(paths, b, a);
 }
 
 /* It took no part in one of all ranks and went on to one of a group, whose members wait in that. */
@@ -461,6 +460,7 @@ static const struct {
     {KIND_VALUE, KIND_REPORT, is_left_out, "that rank took no part in the operation"},
     {KIND_FAILURE, KIND_FAILURE, is_without_host, "that one hosts the store"},
     {KIND_FAILURE, KIND_WAIT, is_without_host, "that one hosts the store"},
+    {KIND_FAILURE, KIND_FAILURE, harness_path_is_broken_off, "that rank's pass was broken off"},
     {KIND_FAILURE, KIND_FAILURE, is_failed_beside, "it failed in a collective with that rank"},
     {KIND_FAILURE, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_FAILURE, KIND_WAIT, is_unmet, "that rank did not come any more"},
