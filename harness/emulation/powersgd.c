@@ -332,6 +332,7 @@ static ddp_status run(const struct squeezed *s)
     DDP_TRY(send(s, PART_P));
     harness_compare_close(e, HARNESS_STAGE_INPUT, s->step);
     DDP_TRY(receive(s, PART_REST));
+    harness_compare_close(e, HARNESS_STAGE_OUTPUT, s->step);
     DDP_TRY(receive(s, PART_P));
     harness_compare_close(e, HARNESS_STAGE_OUTPUT, s->step);
     for (uint32_t r = 0; r < world; r++) {

@@ -460,8 +460,12 @@ static uint32_t left_program(const struct harness_emulation *e, uint32_t rank)
         const struct ddp_event_entry *entry = &posts[i]->entry;
         const struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
         const struct harness_op *planned = harness_program_at(program, entry->arg[0]);
+        /* What PowerSGD posts depends on how many passes the rank has made. */
+        const int32_t step = e->input->plan->job.hook == HARNESS_HOOK_POWERSGD
+                                 ? harness_program_step_of(program, entry->phase, entry->step)
+                                 : HARNESS_STEP_UNKNOWN;
 
-        if (harness_program_compare(program, entry->arg[0], &op, entry->arg[2]) !=
+        if (harness_program_compare_step(program, entry->arg[0], step, &op, entry->arg[2]) !=
             HARNESS_VERDICT_NONE) {
             return planned != NULL && planned->step >= 0 && (uint32_t)planned->step < entry->step
                        ? (uint32_t)planned->step

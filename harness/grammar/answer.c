@@ -112,8 +112,10 @@ static void skip(struct harness_answers *answers)
         }
         break;
     case DDP_FAULT_POINT_LOSS:
-        /* Only the last micro-batch reduces. */
-        if (answers->fault->at.micro == (int64_t)job->micro_batches - 1) {
+        /* Only the last micro-batch reduces; and nobody may ask for the hook's state before that.
+         */
+        if (answers->fault->at.micro == (int64_t)job->micro_batches - 1 &&
+            !harness_program_is_hook_gathered(job, (uint64_t)answers->step + 1)) {
             harness_answers_add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
             /* Nobody may look for drift in the middle of a pass. */
             if (is_drift_due(answers)) {
@@ -144,6 +146,11 @@ static void skip(struct harness_answers *answers)
         if (job->ranks > 1 && answers->job->uses_all && job->hook == HARNESS_HOOK_NONE) {
             harness_answers_add_at(answers, HARNESS_VERDICT_USAGE_UNORDERED, answers->step,
                                    answers->fault->at.bucket);
+        }
+        break;
+    case DDP_FAULT_POINT_CHECKPOINT_LOAD: /* it trains from the beginning, beside others */
+        if (job->ranks > 2) {
+            harness_answers_add(answers, HARNESS_VERDICT_CHECKPOINT_STATE);
         }
         break;
     default:

@@ -186,7 +186,7 @@ bool harness_draw_details(struct harness_draw_site *site)
         return true;
     case HARNESS_ACTION_EXIT:
         action->exit_code = (int)HARNESS_DRAW_ONE_OF(draw, 0, 1, 3, 255);
-        return action->exit_code != 0 || site->place != HARNESS_GRAMMAR_AT_START;
+        return action->exit_code != 0 || (site->place != HARNESS_GRAMMAR_AT_START && site->is_last);
     case HARNESS_ACTION_STOP:
         action->stop_ms = harness_draw_chance(draw, 25) ? harness_draw_between(draw, 1, 40) : 0;
         return action->stop_ms > 0 || site->is_last;

@@ -5,6 +5,7 @@
 
 #include "harness/grammar/answer.h"
 #include "harness/grammar/site.h"
+#include "harness/plan/hook_round.h"
 
 enum { TRIES = 40 };
 
@@ -66,6 +67,20 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
     }
 }
 
+static bool is_ending(enum harness_action_kind action)
+{
+    return action == HARNESS_ACTION_KILL || action == HARNESS_ACTION_ABORT ||
+           action == HARNESS_ACTION_EXIT;
+}
+
+/* The others go on without the rank; once, as they cannot tell whether a second one is theirs. */
+static bool is_left_behind(const struct harness_draw_site *site, enum harness_action_kind action,
+                           enum ddp_fault_point point)
+{
+    return is_ending(action) && site->job->job->on_loss == HARNESS_ON_LOSS_CONTINUE &&
+           site->is_first && harness_grammar_place(site->job, point) != HARNESS_GRAMMAR_AT_START;
+}
+
 /* What a job goes on after: nothing but values are wrong, if that. */
 static bool is_survived(const struct harness_draw_site *site, enum harness_action_kind action,
                         enum ddp_fault_point point)
@@ -75,6 +90,9 @@ static bool is_survived(const struct harness_draw_site *site, enum harness_actio
     if (point == DDP_FAULT_POINT_DATA_NEXT &&
         (action == HARNESS_ACTION_SKIP || action == HARNESS_ACTION_DUP)) {
         return job->join.is_set && !job->join.throw_on_early_termination;
+    }
+    if (is_left_behind(site, action, point)) {
+        return true;
     }
     return action == HARNESS_ACTION_NONE || action == HARNESS_ACTION_DELAY ||
            action == HARNESS_ACTION_LEAK_MEMORY || action == HARNESS_ACTION_LEAK_FILE ||
@@ -122,7 +140,8 @@ static bool draw_point(struct harness_draw_site *site)
                          (site->is_last || place != HARNESS_GRAMMAR_AT_END)) ||
                         (site->is_last && (site->is_first || place != HARNESS_GRAMMAR_AT_START));
 
-        if (is_right && is_offered(action, point) && place != HARNESS_GRAMMAR_NOWHERE) {
+        if (is_right && is_offered(action, point) && place != HARNESS_GRAMMAR_NOWHERE &&
+            place != HARNESS_GRAMMAR_AT_LOAD) {
             points[count++] = point;
         }
     }
@@ -135,7 +154,7 @@ static bool draw_point(struct harness_draw_site *site)
 }
 
 /* Steps in which a rank has data for every micro-batch, if each batch that an earlier fault made it
- * leave out costs one. */
+ * leave out costs one; none once an earlier fault has ended it. */
 static uint32_t steps_of(const struct harness_draw_site *site, uint32_t rank)
 {
     uint32_t steps = harness_grammar_full_steps(site->job->job, rank);
@@ -143,6 +162,7 @@ static uint32_t steps_of(const struct harness_draw_site *site, uint32_t rank)
     for (const struct harness_fault *at = site->draw->plan->faults; at < site->fault; at++) {
         steps -= steps > 0 && at->at.rank == rank && at->point == DDP_FAULT_POINT_DATA_NEXT &&
                  at->action.kind == HARNESS_ACTION_SKIP;
+        steps = at->at.rank == rank && is_ending(at->action.kind) ? 0 : steps;
     }
     return steps;
 }
@@ -156,7 +176,7 @@ static bool draw_rank_and_step(struct harness_draw_site *site)
 
     if (site->place == HARNESS_GRAMMAR_AT_START || site->place == HARNESS_GRAMMAR_AT_END) {
         at->rank = first;
-        return true;
+        return job->on_loss == HARNESS_ON_LOSS_END || steps_of(site, first) > 0;
     }
     for (uint32_t i = 0; i < job->ranks; i++) {
         uint32_t rank = (first + i) % job->ranks;
@@ -191,6 +211,33 @@ static uint64_t seq_of(const struct harness_draw_site *site)
         }
     }
     return 0;
+}
+
+/* Operations and hits have the numbers of an undisturbed job: those who go on after a loss count
+ * anew, and do a step again. */
+static bool is_counted(const struct harness_draw_site *site)
+{
+    return site->is_first || site->job->job->on_loss == HARNESS_ON_LOSS_END;
+}
+
+/* Which of a bucket's collectives, where a hook makes several of it. */
+static void draw_round(struct harness_draw_site *site)
+{
+    const struct harness_grammar_job *job = site->job;
+    struct harness_trigger *at = &site->fault->at;
+    struct harness_hook_round rounds[HARNESS_HOOK_ROUNDS_MAX];
+    size_t count;
+
+    if (harness_draw_chance(site->draw, 30) && !job->job->join.is_set && is_counted(site)) {
+        at->seq = (int64_t)seq_of(site);
+        return;
+    }
+    count = harness_hook_rounds(job->job, job->params,
+                                &harness_grammar_buckets(job, at->step)->items[at->bucket],
+                                at->step, rounds);
+    if (count > 1) {
+        at->hit = (uint32_t)harness_draw_between(site->draw, 1, count);
+    }
 }
 
 /* The keys that a place has; those that it does not need are given now and then. */
@@ -228,13 +275,13 @@ static bool draw_trigger(struct harness_draw_site *site)
     case HARNESS_GRAMMAR_AT_BUCKET:
         at->bucket =
             (int64_t)harness_draw_below(draw, harness_grammar_buckets(site->job, at->step)->count);
-        if (site->fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE && harness_draw_chance(draw, 30) &&
-            !job->join.is_set) {
-            at->seq = (int64_t)seq_of(site);
+        if (site->fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE) {
+            draw_round(site);
         }
         break;
     case HARNESS_GRAMMAR_AT_STEP:
-        if (site->fault->point == DDP_FAULT_POINT_STEP_BEGIN && harness_draw_chance(draw, 30)) {
+        if (site->fault->point == DDP_FAULT_POINT_STEP_BEGIN && harness_draw_chance(draw, 30) &&
+            is_counted(site)) {
             at->hit = (uint32_t)at->step + 1; /* the same moment, said otherwise */
             at->step = -1;
         }
@@ -283,8 +330,7 @@ static bool is_raced(const struct harness_draw_site *site)
            site->fault > site->draw->plan->faults;
 }
 
-/* Draw until a fault can be placed, and the model has an answer to it. */
-static bool draw_fault(struct harness_draw_site *site)
+bool harness_draw_fault(struct harness_draw_site *site)
 {
     for (unsigned i = 0; i < TRIES; i++) {
         struct harness_answer answers[HARNESS_ANSWERS_MAX];
@@ -316,7 +362,8 @@ void grammar_TOP_faults(struct harness_draw *draw)
     const struct harness_grammar_options *options = draw->options;
     uint32_t count = (uint32_t)harness_draw_between(draw, options->fault_min, options->fault_max);
     struct harness_grammar_job job;
-    uint32_t next_step = 0;
+    /* Where one goes on after a loss, all have started by then. */
+    uint32_t next_step = count > 1 && plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE ? 1 : 0;
 
     if (count == 0) {
         return;
@@ -336,7 +383,7 @@ void grammar_TOP_faults(struct harness_draw *draw)
                                          .is_first = plan->fault_count == 0,
                                          .is_last = i + 1 == count};
 
-        if (next_step < plan->job.steps && draw_fault(&site)) {
+        if (next_step < plan->job.steps && harness_draw_fault(&site)) {
             plan->fault_count++;
             /* Ranks are at most a step apart: two steps on, it has fired. */
             next_step = 2 + (site.fault->at.step > 0 ? (uint32_t)site.fault->at.step : next_step);

@@ -129,14 +129,18 @@ void grammar_JOB_sync_batchnorm(struct harness_draw *draw)
                           (!job->join.is_set || job->join.throw_on_early_termination);
 }
 
-/* Once in a job: of several losses the ranks do not know how to go on. */
+/* Other faults lie behind one loss, among those that go on: some of them, with buckets that are the
+ * same from their first step on, and nothing else that makes other values of gradients. */
 void grammar_JOB_on_loss(struct harness_draw *draw)
 {
     struct harness_job *job = job_of(draw);
-    bool is_fitting = draw->options->fault_max <= 1 && !job->join.is_set &&
-                      job->shard_sizes == NULL && job->posts.count == 0 && job->groups.count == 0 &&
-                      job->drift_every == 0 && job->optimizer.loss_scale == 0 &&
-                      job->hook != HARNESS_HOOK_POWERSGD && job->hook != HARNESS_HOOK_LOCAL_SGD &&
+    bool is_alone = draw->options->fault_max <= 1 ||
+                    (job->ranks > 2 && job->bucket_order == HARNESS_BUCKET_ORDER_REVERSE &&
+                     harness_grammar_is_plain(job) && !job->mixed_precision.is_set);
+    bool is_fitting = is_alone && !job->join.is_set && job->shard_sizes == NULL &&
+                      job->posts.count == 0 && job->groups.count == 0 && job->drift_every == 0 &&
+                      job->optimizer.loss_scale == 0 && job->hook != HARNESS_HOOK_POWERSGD &&
+                      job->hook != HARNESS_HOOK_LOCAL_SGD &&
                       (job->micro_batches == 1 ||
                        (strcmp(job->model, "convnet") != 0 && strcmp(job->model, "branchy") != 0));
 

@@ -54,6 +54,7 @@ enum harness_grammar_place {
     HARNESS_GRAMMAR_AT_BUCKET,     /* once in a step for a bucket */
     HARNESS_GRAMMAR_AT_CHECKPOINT, /* rank 0, in steps that end with a checkpoint */
     HARNESS_GRAMMAR_AT_END,        /* behind the last step */
+    HARNESS_GRAMMAR_AT_LOAD,       /* of the run that restores, before its first step */
     HARNESS_GRAMMAR_AT_TIMES,      /* in some steps of some ranks (harness_grammar_is_there) */
 };
 enum harness_grammar_place harness_grammar_place(const struct harness_grammar_job *job,

@@ -22,8 +22,10 @@ static struct harness_expect *add(struct harness_model *model, struct ddp_mem *m
 }
 
 /* A restore run goes on from the last checkpoint, and ends as a run that was never interrupted,
- * unless it must refuse what it is given. */
-static void add_restore(const struct harness_plan *plan, struct harness_expect *answer)
+ * unless it must refuse what it is given, or a fault is found in it. Which checkpoint is the last
+ * one of a run that was ended early depends on how far rank 0 was. */
+static void add_restore(const struct harness_plan *plan, bool is_whole, enum harness_verdict found,
+                        struct harness_expect *answer)
 {
     const struct harness_job *job = &plan->job;
 
@@ -31,12 +33,14 @@ static void add_restore(const struct harness_plan *plan, struct harness_expect *
         return;
     }
     answer->restore.is_set = true;
-    answer->restore.refused = harness_model_refusal(plan);
+    answer->restore.refused = found != HARNESS_VERDICT_NONE ? found : harness_model_refusal(plan);
+    answer->restore.from_step = -1;
     if (answer->restore.refused != HARNESS_VERDICT_NONE) {
-        answer->restore.from_step = -1;
         return;
     }
-    answer->restore.from_step = job->steps - job->steps % job->checkpoint_every;
+    if (is_whole) {
+        answer->restore.from_step = job->steps - job->steps % job->checkpoint_every;
+    }
     answer->restore.equals_uninterrupted = true;
 }
 
@@ -88,22 +92,50 @@ static bool advance(struct combination *all)
     return false;
 }
 
+/* The first run shows the fault, as it was chosen. */
+static bool is_found_first(const struct combination *all, uint32_t fault)
+{
+    return all->answers[fault][all->chosen[fault]].verdict != HARNESS_VERDICT_NONE &&
+           harness_plan_run_of(&all->plan->faults[fault]) == HARNESS_RUN_FIRST;
+}
+
+/* What is found in the restore run, of at most one fault. */
+static enum harness_verdict found_restored(const struct combination *all, bool *out_is_whole)
+{
+    enum harness_verdict found = HARNESS_VERDICT_NONE;
+
+    *out_is_whole = true;
+    for (uint32_t i = 0; i < all->plan->fault_count; i++) {
+        if (harness_plan_run_of(&all->plan->faults[i]) == HARNESS_RUN_RESTORE) {
+            DDP_ASSERT(found == HARNESS_VERDICT_NONE);
+            found = all->answers[i][all->chosen[i]].verdict;
+        } else {
+            *out_is_whole = false;
+        }
+    }
+    return found;
+}
+
 static ddp_status add_combination(const struct combination *all, struct ddp_mem *mem,
                                   struct harness_model *out)
 {
     const struct harness_answer *first = NULL;
     struct harness_expect *answer;
+    enum harness_verdict restored;
+    bool is_whole = false;
     size_t count = 0;
 
     for (uint32_t i = 0; i < all->plan->fault_count; i++) {
         const struct harness_answer *right = &all->answers[i][all->chosen[i]];
 
-        if (right->verdict != HARNESS_VERDICT_NONE) {
+        if (is_found_first(all, i)) {
             first = first == NULL ? right : first;
             count++;
         }
     }
     answer = add(out, mem, first != NULL ? first->verdict : HARNESS_VERDICT_NONE);
+    restored = found_restored(all, &is_whole);
+    add_restore(all->plan, is_whole, restored, answer);
     if (count > 1) {
         answer->culprit = (struct harness_culprit){.is_stated = false};
         answer->findings.items = ddp_mem_array(mem, count, sizeof *answer->findings.items);
@@ -114,7 +146,7 @@ static ddp_status add_combination(const struct combination *all, struct ddp_mem 
     for (uint32_t i = 0; i < all->plan->fault_count; i++) {
         const struct harness_answer *right = &all->answers[i][all->chosen[i]];
 
-        if (right->verdict == HARNESS_VERDICT_NONE) {
+        if (!is_found_first(all, i)) {
             continue;
         }
         if (count == 1) {
@@ -127,6 +159,30 @@ static ddp_status add_combination(const struct combination *all, struct ddp_mem 
     return DDP_OK;
 }
 
+/* In a restore run, values that are wrong are told by their hashes: not what they are instead.
+ * Those of all ranks may be of a checkpoint that was not loaded, in its first step; and a rank with
+ * another model refuses what it is given, before anybody compares models. */
+static size_t restore_answers(struct harness_answer *answers, size_t count)
+{
+    bool is_value = false;
+    bool is_model = false;
+
+    for (size_t i = 0; i < count; i++) {
+        is_model = is_model || answers[i].verdict == HARNESS_VERDICT_MISMATCH_MODEL;
+        if (harness_verdict_family(answers[i].verdict) == HARNESS_FAMILY_VALUE) {
+            is_value = true;
+            answers[i].verdict = answers[i].verdict == HARNESS_VERDICT_VALUE_DIVERGED
+                                     ? answers[i].verdict
+                                     : HARNESS_VERDICT_VALUE_CORRUPTED;
+        }
+    }
+    if ((is_value || is_model) && count < HARNESS_ANSWERS_MAX) {
+        answers[count++] = (struct harness_answer){
+            is_value ? HARNESS_VERDICT_CHECKPOINT_STATE : HARNESS_VERDICT_CHECKPOINT_DTYPE, -1, -1};
+    }
+    return count;
+}
+
 ddp_status harness_model_of(const struct harness_plan *plan, struct ddp_mem *mem,
                             struct harness_model *out, struct ddp_err *err)
 {
@@ -135,7 +191,7 @@ ddp_status harness_model_of(const struct harness_plan *plan, struct ddp_mem *mem
 
     memset(out, 0, sizeof *out);
     if (plan->fault_count == 0) {
-        add_restore(plan, add(out, mem, HARNESS_VERDICT_NONE));
+        add_restore(plan, true, HARNESS_VERDICT_NONE, add(out, mem, HARNESS_VERDICT_NONE));
         return DDP_OK;
     }
     if (plan->fault_count > sizeof all.counts / sizeof all.counts[0]) {
@@ -146,6 +202,9 @@ ddp_status harness_model_of(const struct harness_plan *plan, struct ddp_mem *mem
         all.counts[i] = harness_model_answers(&job, &plan->faults[i], all.answers[i]);
         if (all.counts[i] == 0) {
             return ddp_err_set(err, DDP_E_UNSUPPORTED, "the model has no answer to fault %u", i);
+        }
+        if (harness_plan_run_of(&plan->faults[i]) == HARNESS_RUN_RESTORE) {
+            all.counts[i] = restore_answers(all.answers[i], all.counts[i]);
         }
     }
     do {

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-enum { HARNESS_MODEL_ANSWERS_MAX = 8 };
+enum { HARNESS_MODEL_ANSWERS_MAX = 16 };
 
 struct harness_model {
     /* The first is the plan's `expect`. */

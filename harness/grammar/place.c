@@ -121,10 +121,11 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
                                               : HARNESS_GRAMMAR_NOWHERE;
     case DDP_FAULT_POINT_TEARDOWN:
         return HARNESS_GRAMMAR_AT_END;
+    case DDP_FAULT_POINT_CHECKPOINT_LOAD:
+        return job->job->checkpoint_every > 0 ? HARNESS_GRAMMAR_AT_LOAD : HARNESS_GRAMMAR_NOWHERE;
     /* Not drawn: data/epoch (only where data is used more than once), collective/schedule (where a
-     * schedule is compiled depends on what was before), checkpoint/load (in a restore run, which
-     * faults here do not have), recovery (after a loss, which is the one fault there), and those of
-     * NCCL, MPI and cards. */
+     * schedule is compiled depends on what was before), recovery (after a loss, which is the one
+     * fault there), and those of NCCL, MPI and cards. */
     default:
         return special_place(job->job, point);
     }
@@ -172,8 +173,8 @@ bool harness_grammar_is_there(const struct harness_grammar_job *job, enum ddp_fa
 static bool is_of_operations(const struct harness_job *job, const struct harness_fault *fault)
 {
     const bool is_many = job->hook == HARNESS_HOOK_QUANTIZE || job->hook == HARNESS_HOOK_POWERSGD;
-    /* A rank that is a step behind has another scale, or another number of passes. */
-    const bool is_counting = job->optimizer.loss_scale > 0 || job->hook == HARNESS_HOOK_POWERSGD;
+    /* A rank that is a step behind has another scale. */
+    const bool is_counting = job->optimizer.loss_scale > 0;
 
     if (job->hook != HARNESS_HOOK_NONE && job->join.is_set) {
         return false; /* what became of the divisor shows in the next step's buckets */
@@ -182,10 +183,10 @@ static bool is_of_operations(const struct harness_job *job, const struct harness
     case HARNESS_ACTION_ARG: /* of the first round, which is not always an all-reduce of all */
         return !is_many;
     case HARNESS_ACTION_DUP:
-        return fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE && !is_many;
+        return fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE;
     case HARNESS_ACTION_SKIP:
-        return (fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE && !is_many) ||
-               (fault->point == DDP_FAULT_POINT_BUCKET_LAUNCH && !is_many) ||
+        return fault->point == DDP_FAULT_POINT_COLLECTIVE_PRE ||
+               fault->point == DDP_FAULT_POINT_BUCKET_LAUNCH ||
                (fault->point == DDP_FAULT_POINT_STEP_BEGIN && !is_counting) ||
                (fault->point == DDP_FAULT_POINT_LOSS && !is_counting) ||
                fault->point == DDP_FAULT_POINT_BUFFER_SYNC;
@@ -194,11 +195,13 @@ static bool is_of_operations(const struct harness_job *job, const struct harness
     }
 }
 
-/* Whether values are what a plain job's are: the hook only divides, sums are of 32 bits. */
+/* Whether values are what a plain job's are: the hook only divides, sums are of 32 bits. Those that
+ * go on after a loss have the same ones among themselves. */
 static bool is_of_plain_values(const struct harness_job *job)
 {
     struct harness_job other = *job;
 
+    other.on_loss = HARNESS_ON_LOSS_END;
     other.hook =
         job->hook == HARNESS_HOOK_ALLREDUCE && !job->join.is_set ? HARNESS_HOOK_NONE : job->hook;
     return harness_grammar_is_plain(&other) && !job->mixed_precision.is_set;

@@ -18,4 +18,7 @@ struct harness_draw_site {
 /* draw_action.c: what the action takes, once its place is known; false: nothing fits there. */
 bool harness_draw_details(struct harness_draw_site *site);
 
+/* Draw until a fault can be placed, and the model has an answer to it. */
+bool harness_draw_fault(struct harness_draw_site *site);
+
 #endif

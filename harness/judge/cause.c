@@ -5,9 +5,8 @@
  * parameter, step, and what the trace shows between them. What no row explains is a cause of its
  * own, and the verdict must account for it.
  *
- * Values that differ from the emulation do not explain each other: the emulation goes on from what
- * was recorded before (emulation/compare.h), so each such finding is an error of its own. They do
- * explain that replicas differ.
+ * Values that differ from the emulation do not explain each other, as it goes on from what was
+ * recorded (emulation/compare.h): each is an error of its own. They explain that replicas differ.
  *
  * No row leads back in the order of kinds (kind.h), and within a kind the rows follow an order of
  * their own (sequence number, then who found it; depth; stage), so there is no circle. */
@@ -101,10 +100,9 @@ static bool is_left_alone(const struct harness_paths *paths, const struct harnes
 static bool is_not_waited(const struct harness_paths *paths, const struct harness_finding *a,
                           const struct harness_finding *b)
 {
-    (void)paths;
     return is_result(a) && a->oracle != HARNESS_ORACLE_SCHEDULE &&
            b->oracle == HARNESS_ORACLE_SCHEDULE && a->op.seq == b->op.seq &&
-           harness_path_is_of(b, a);
+           harness_path_is_of(b, a) && !harness_value_is_displaced(paths, b, a);
 }
 
 /* It took no part in one of all ranks and went on to one of a group, whose members wait in that. */
@@ -294,8 +292,8 @@ static bool is_not_reached(const struct harness_paths *paths, const struct harne
            harness_path_is_of(b, a);
 }
 
-/* A rank that left a step out saves the buffers of one step fewer; under join all that go on may
- * have them from another rank. All else in the file is judged from what was recorded. */
+/* A rank that left a step out saves buffers, and a count, of one step fewer; under join all that go
+ * on may have them from another rank. All else in the file is judged from what was recorded. */
 static bool is_saved_so(const struct harness_paths *paths, const struct harness_finding *a,
                         const struct harness_finding *b)
 {
@@ -306,7 +304,8 @@ static bool is_saved_so(const struct harness_paths *paths, const struct harness_
 
     return is_missing && b->verdict == HARNESS_VERDICT_CHECKPOINT_CORRUPTED &&
            !harness_rank_set_is_empty(&b->culprits) && b->params.count == 0 &&
-           (is_handed_on || harness_path_is_step_left_out(paths, a, b));
+           (is_handed_on || harness_value_is_hook_behind(paths, a, b) ||
+            harness_path_is_step_left_out(paths, a, b));
 }
 
 /* Ranks that wait for a group that is not whole. */
@@ -461,6 +460,7 @@ static const struct {
     {KIND_VALUE, KIND_REPORT, is_left_out, "that rank took no part in the operation"},
     {KIND_FAILURE, KIND_FAILURE, is_without_host, "that one hosts the store"},
     {KIND_FAILURE, KIND_WAIT, is_without_host, "that one hosts the store"},
+    {KIND_FAILURE, KIND_FAILURE, harness_path_is_broken_off, "that rank's pass was broken off"},
     {KIND_FAILURE, KIND_FAILURE, is_failed_beside, "it failed in a collective with that rank"},
     {KIND_FAILURE, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_FAILURE, KIND_WAIT, is_unmet, "that rank did not come any more"},

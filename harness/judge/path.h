@@ -112,6 +112,10 @@ bool harness_path_is_step_left_out(const struct harness_paths *paths,
 bool harness_path_is_ahead(const struct harness_paths *paths, const struct harness_finding *a,
                            bool is_training);
 
+/* A rank whose pass was broken off by its own failure says that it is not over. */
+bool harness_path_is_broken_off(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b);
+
 #ifdef __cplusplus
 }
 #endif

@@ -26,6 +26,7 @@ bool harness_samples_is_step_ahead(const struct harness_paths *paths,
 static bool is_used_up(const struct harness_paths *paths, uint32_t rank, int32_t step)
 {
     const struct harness_job *job = &paths->plan->job;
+    const uint64_t before = (uint64_t)job->start_step * job->micro_batches; /* of a restored run */
     size_t count = 0;
     size_t in_step = 0;
 
@@ -36,7 +37,7 @@ static bool is_used_up(const struct harness_paths *paths, uint32_t rank, int32_t
     (void)harness_index_in_step(&paths->index, rank, DDP_EVENT_DATA_BATCH, (uint32_t)step,
                                 &in_step);
     return in_step < job->micro_batches &&
-           (uint64_t)(count + 1) * job->batch_per_rank[rank] >= job->shard_sizes[rank];
+           (before + count + 1) * job->batch_per_rank[rank] >= job->shard_sizes[rank];
 }
 
 /* Without join a rank whose data ends posts nothing more: one that left a batch out, a batch early.

@@ -13,6 +13,44 @@ static bool is_map_mixed(const struct harness_paths *paths, const struct harness
     return seq != 0 && seq >= a->op.seq && b->verdict != HARNESS_VERDICT_VALUE_NONFINITE;
 }
 
+/* The operation before is posted just like this one: two rounds of a bucket. */
+static bool is_like_the_last(const struct harness_paths *paths, uint64_t seq)
+{
+    const struct harness_op *last = harness_program_at(paths->program, seq - 1);
+    const struct harness_op *op = harness_program_at(paths->program, seq);
+
+    DDP_ASSERT(seq > 0);
+    return last != NULL && op != NULL && op->role == DDP_ROLE_BUCKET && last->role == op->role &&
+           last->step == op->step && last->index == op->index && last->kind == op->kind &&
+           last->dtype == op->dtype && last->elem_count == op->elem_count;
+}
+
+/* The first operation in which the rank's may have been another one: where it left one out, or
+ * posted one twice, that cannot be told from the next, this was not seen. */
+static uint64_t first_seq(const struct harness_paths *paths, const struct harness_finding *a)
+{
+    const uint64_t back = a->verdict == HARNESS_VERDICT_MISMATCH_EXTRA ? 1 : 0;
+    uint64_t seq = a->op.seq;
+
+    if (back == 1 || a->verdict == HARNESS_VERDICT_MISMATCH_MISSING) {
+        while (seq > back && is_like_the_last(paths, seq - back)) {
+            seq--;
+        }
+    }
+    return seq;
+}
+
+/* PowerSGD counts its passes, and keeps of each what was not sent: a rank that left one out, or a
+ * bucket of it, is behind in both from then on. */
+bool harness_value_is_hook_behind(const struct harness_paths *paths,
+                                  const struct harness_finding *a, const struct harness_finding *b)
+{
+    DDP_ASSERT(a != b);
+    return paths->plan->job.hook == HARNESS_HOOK_POWERSGD &&
+           a->verdict == HARNESS_VERDICT_MISMATCH_MISSING && harness_path_is_of(b, a) &&
+           (b->step < 0 || harness_path_is_in_time(a, b));
+}
+
 /* What comes out of an operation whose messages met others, from there on. All else is judged from
  * what was recorded before it; only the rank itself may go on with another buffer, or leave out the
  * rest of its step, and of later ones. */
@@ -25,7 +63,7 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
     if (b->oracle == HARNESS_ORACLE_JOINED) {
         return true; /* after everything */
     }
-    if (seq < a->op.seq || b->stage == HARNESS_STAGE_GRADIENT ||
+    if (seq < first_seq(paths, a) || b->stage == HARNESS_STAGE_GRADIENT ||
         b->oracle == HARNESS_ORACLE_GLOBAL_BATCH) {
         return false;
     }
@@ -35,7 +73,8 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
     }
     return b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT ||
            (harness_path_is_of(b, a) &&
-            (a->step == b->step || harness_path_is_unreduced(paths, b))) ||
+            (a->step == b->step || harness_path_is_unreduced(paths, b) ||
+             harness_value_is_hook_behind(paths, a, b))) ||
            (b->stage >= HARNESS_STAGE_FINAL && is_map_mixed(paths, a, b));
 }
 

@@ -1,6 +1,7 @@
 /* Purpose: a run from a checkpoint goes on as the uninterrupted one would have.
- * Idea: the emulation starts from step 0 whatever the run did, so any difference after the restart
- * is state that was not restored. A rank that loaded nothing says so by its first step. */
+ * Idea: the emulation starts from step 0 whatever the run did, so a difference in the first step
+ * after the restart is state that was not restored. A rank that loaded nothing says so by its first
+ * step. */
 #include <stdio.h>
 #include <string.h>
 
@@ -141,6 +142,47 @@ static ddp_status report_damage(const struct harness_emulation *e, bool *out_is_
     return DDP_OK;
 }
 
+/* What a checkpoint holds shows in the first step's gradients, buffers and updates, on all ranks.
+ * Into its sums goes nothing of it but what a hook keeps, into later steps but a loss's scale: what
+ * is wrong there went wrong there. */
+static bool is_of_state(const struct harness_emulation *e,
+                        const struct harness_difference *difference)
+{
+    const struct harness_job *job = &e->input->plan->job;
+
+    return job->hook == HARNESS_HOOK_POWERSGD || job->hook == HARNESS_HOOK_LOCAL_SGD ||
+           job->optimizer.loss_scale > 0 ||
+           (difference->step == e->input->restored_step &&
+            harness_rank_set_count(&difference->ranks) == e->world &&
+            difference->stage != HARNESS_STAGE_INPUT && difference->stage != HARNESS_STAGE_OUTPUT &&
+            difference->stage != HARNESS_STAGE_FINAL);
+}
+
+/* Of a value: the oracle whose stage it is, and its verdict. The tensors are not at hand. */
+static void begin(const struct harness_emulation *e, const struct harness_difference *difference,
+                  struct ddp_mem *mem, struct harness_finding *out)
+{
+    enum harness_verdict verdict = harness_subject_verdict(difference);
+    enum harness_oracle_id oracle = HARNESS_ORACLE_REDUCTION;
+
+    if (is_of_state(e, difference)) {
+        verdict = HARNESS_VERDICT_CHECKPOINT_STATE;
+        oracle = HARNESS_ORACLE_RESTORE;
+    } else if (difference->stage == HARNESS_STAGE_UPDATE) {
+        verdict = harness_rank_set_count(&difference->ranks) < e->world
+                      ? HARNESS_VERDICT_VALUE_DIVERGED
+                      : verdict;
+        oracle = HARNESS_ORACLE_UPDATE;
+    } else if (difference->stage == HARNESS_STAGE_GRADIENT ||
+               difference->stage == HARNESS_STAGE_STATISTIC) {
+        oracle = HARNESS_ORACLE_GRADIENT;
+    }
+    harness_finding_init(out, mem, verdict, oracle, HARNESS_MODE_BITWISE);
+    if (oracle != HARNESS_ORACLE_RESTORE) {
+        out->stage = (int32_t)difference->stage;
+    }
+}
+
 ddp_status harness_check_restore(const struct harness_emulation *e, struct harness_findings *out,
                                  struct ddp_err *err)
 {
@@ -152,14 +194,13 @@ ddp_status harness_check_restore(const struct harness_emulation *e, struct harne
     if (harness_emulation_is_restore(e)) {
         DDP_TRY(report_damage(e, &is_damaged, out, err));
     }
-    /* Differences are in the order of steps and stages: the first one tells what was not restored.
-     */
+    /* Differences are in the order of steps and stages: the first one tells what was not restored,
+     * or went wrong. */
     if (!harness_emulation_is_restore(e) || is_damaged || report_unloaded(e, out) ||
         e->compare.count == 0) {
         return DDP_OK;
     }
-    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_CHECKPOINT_STATE,
-                         HARNESS_ORACLE_RESTORE, HARNESS_MODE_BITWISE);
+    begin(e, difference, out->mem, &finding);
     harness_subject_set_difference(e, difference, &finding);
     (void)snprintf(
         finding.text, sizeof(finding.text),

@@ -266,10 +266,25 @@ static void refine_ended(const struct harness_emulation *e, struct harness_findi
     }
 }
 
-/* A restore run that finds no file: the run before wrote none. */
+/* A restore run that finds no file: the run before wrote none. Before it has met the others, a rank
+ * looks for other things. */
 static bool is_without_checkpoint(const struct harness_emulation *e, ddp_status status)
 {
-    return status == DDP_E_NOT_FOUND && harness_emulation_is_restore(e);
+    bool is_found = false;
+
+    for (uint32_t r = 0;
+         status == DDP_E_NOT_FOUND && harness_emulation_is_restore(e) && r < e->world && !is_found;
+         r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_RANK_ERROR, &count);
+
+        for (size_t i = 0; i < count; i++) {
+            is_found = is_found || (harness_index_status(list[i]->entry.arg[0]) == status &&
+                                    list[i]->entry.phase > DDP_PHASE_RENDEZVOUS);
+        }
+    }
+    return is_found;
 }
 
 static bool is_checkpoint_status(const struct harness_emulation *e, ddp_status status)

@@ -76,6 +76,21 @@ around equivalence/combined job.branch=by_data
 around value/barrier_left
 around canary/not_survived expect.survivors.status=OK
 
+# Drawn jobs and faults: what the model of faults says of them does not depend on who moves the data.
+cat >drawn.yaml <<END
+# A plug-in's collectives.
+campaign: plugin
+cases: 16
+seed: 1
+drivers: [proc]
+faults: [0, 1]
+ranks_max: 4
+steps_max: 4
+set: ["job.collective=$PWD/RIGHT.so"]
+odds: {job.collective: 0, job.segment_kb: 0, job.nodes: 0, job.bucket_order: 0, job.hook: 0, job.posts: 0, job.groups: 0, job.mixed_precision: 0, job.on_loss: 0, job.drift_every: 0, job.sync_batchnorm: 0, at.run: 0}
+END
+ends 0 campaign drawn.yaml -j 2 --out drawn
+
 # What it cannot do is known before ranks start.
 skipped() {
     ends 77 run "$scenarios/$1.yaml" --collective ./RIGHT.so --driver proc -j 1 --out skipped

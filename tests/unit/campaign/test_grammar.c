@@ -87,6 +87,11 @@ CT_TEST(grammar, rows_draw)
                 is_different = true; /* plans need it; plans_resolve has seen it */
                 continue;
             }
+            /* It is for a fault that there is, and a run that goes on from a checkpoint. */
+            if (row == HARNESS_ROW_AT_run) {
+                options.fault_min = options.fault_max = 1;
+                options.odds[HARNESS_ROW_JOB_checkpoint_every] = 100;
+            }
             options.odds[row] = 100;
             draw(&options, i, &with);
             options.odds[row] = 0;

@@ -330,8 +330,7 @@ CT_TEST(monitor, plugin_that_does_not_return)
     cut_fini(&job);
 }
 
-/* Nor is it waited for in the next collective, which the others have posted, if its plug-in runs
- * while the host looks whether one is over. */
+/* Nor in the next collective, if its plug-in runs while the host looks whether one is over. */
 CT_TEST(monitor, plugin_that_runs_between_calls)
 {
     struct cut_job job;
