@@ -136,10 +136,10 @@ struct ddp_page {
     uint64_t posted_comm;  /* the group, */
     uint64_t posted_step;  /* the step and */
     uint64_t posted_phase; /* the phase in which it was posted */
-    uint64_t call_seq;     /* the collective whose post, poll or wait the host is inside of; 0 = none */
-    uint64_t wait_kind;    /* enum ddp_wait_kind */
-    uint64_t wait_seq;     /* the collective waited for */
-    uint64_t wait_peer;    /* rank whose message is missing, + 1; 0 = unknown */
+    uint64_t call_seq; /* the collective whose post, poll or wait the host is inside of; 0 = none */
+    uint64_t wait_kind; /* enum ddp_wait_kind */
+    uint64_t wait_seq;  /* the collective waited for */
+    uint64_t wait_peer; /* rank whose message is missing, + 1; 0 = unknown */
     uint64_t wait_enter_ns;
     uint64_t message_count; /* messages sent, received or acknowledged: progress inside a wait */
     uint64_t end_status;    /* 0 while running; 1 + (uint32_t)status once rank.end was recorded */

@@ -97,6 +97,19 @@ def altered(value):
     return {"OK": "TIMEOUT"}.get(value, value.replace("sum", "max", 1) if "sum" in value else "")
 
 
+def others(name, value):
+    """[(what, value)] of an argument: what else could stand there."""
+    if name in ("digest", "events", "text"):
+        return
+    yield f"{name} altered", altered(value)
+    if re.fullmatch(r"0{8}[0-9a-f]{8}", value):
+        yield f"{name} low altered", value[:-1] + ("0" if value[-1] == "1" else "1")
+    if re.fullmatch(r"[1-9]\d*", value):
+        yield f"{name} less", str(int(value) - 1)
+    if re.fullmatch(r"\d+(,\d+)+", value):
+        yield f"{name} shorter", value[:value.rindex(",")]
+
+
 def places_of(lines):
     """Where the lines of each kind are."""
     places = {}
@@ -144,8 +157,9 @@ def in_part(lines, known, places=1):
     yield from (one for one in damages(lines, False, new))
     for kind, ats in sorted(places_of(lines).items()):
         for found in ARGUMENT.finditer(lines[ats[-1]]) if kind not in new and not kind.startswith("h ") else []:
-            now = lines[ats[-1]][:found.start(2)] + altered(found.group(2)) + lines[ats[-1]][found.end(2):]
-            yield f"last {kind} {found.group(1)} altered", [*lines[:ats[-1]], now, *lines[ats[-1] + 1:]]
+            for what, value in others(*found.groups()):
+                now = lines[ats[-1]][:found.start(2)] + value + lines[ats[-1]][found.end(2):]
+                yield f"last {kind} {what}", [*lines[:ats[-1]], now, *lines[ats[-1] + 1:]]
         if kind not in new:
             yield from itertools.islice(elsewhere(lines, f"last {kind}", ats[-1]), places)
 
@@ -173,9 +187,9 @@ def damages(lines, is_text, kinds=None):
             name, value = found.groups()
             if name in ("digest", "events", "text"):
                 continue
-            now = altered(value)
-            yield (f"{kind} {name} altered", lines[:middle] + [line[:found.start(2)] + now + line[found.end(2):]] +
-                   lines[middle + 1:])
+            for what, now in others(name, value):
+                yield (f"{kind} {what}", lines[:middle] + [line[:found.start(2)] + now + line[found.end(2):]] +
+                       lines[middle + 1:])
             if re.fullmatch(r"[0-9a-f]{16}", value):
                 yield f"{kind} {name} zero", [*lines[:middle], line[:found.start(2)] + "0" * 16 + line[found.end(2):], *lines[middle + 1:]]
             if kind == "h diagnosis" and kinds is None:
