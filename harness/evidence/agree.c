@@ -281,7 +281,7 @@ static void check_ahead(const struct harness_emulation *e, uint32_t rank, struct
     const uint64_t *arg = ahead != NULL ? ahead->arg : NULL;
 
     if (arg != NULL &&
-        (arg[2] <= arg[0] || arg[1] >= e->world || arg[1] == rank ||
+        (count != 1 || arg[2] <= arg[0] || arg[1] >= e->world || arg[1] == rank ||
          harness_index_with_seq(&e->index, (uint32_t)arg[1], DDP_EVENT_COLL_POST, arg[2]) == NULL ||
          !has_error(e, rank, DDP_OK, DDP_OK, -1))) {
         harness_gap_set(out, "rank %u met a message of a later collective that nobody sent", rank);
@@ -297,7 +297,7 @@ static void check_behind(const struct harness_emulation *e, uint32_t rank, struc
     const uint64_t *arg = behind != NULL ? behind->arg : NULL;
 
     if (arg != NULL &&
-        (arg[2] >= arg[0] || arg[1] >= e->world || arg[1] == rank ||
+        (count != 1 || arg[2] >= arg[0] || arg[1] >= e->world || arg[1] == rank ||
          harness_index_with_seq(&e->index, (uint32_t)arg[1], DDP_EVENT_COLL_POST, arg[2]) == NULL ||
          (e->input->program->group_count == 0 &&
           harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, arg[2]) == NULL) ||

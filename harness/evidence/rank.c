@@ -356,10 +356,27 @@ static void check_end(const struct harness_emulation *e, uint32_t rank, struct h
     }
 }
 
+/* Ranks that loaded the checkpoint found as much in it, and in it is no more than a model has. */
+static bool is_loaded_alike(const struct harness_emulation *e, const struct ddp_event_entry *loaded)
+{
+    const size_t total = e->params.count * (e->slot_count + 2) + e->buffers.count;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_CHECKPOINT_LOADED, &count);
+
+        if (count > 0 && harness_index_status(list[0]->entry.arg[3]) == DDP_OK &&
+            list[0]->entry.arg[1] != loaded->arg[1]) {
+            return false;
+        }
+    }
+    return loaded->arg[1] <= total && loaded->arg[2] == total;
+}
+
 /* A run that goes on from a checkpoint says what it loaded; one that begins anew is found by it. */
 static void check_loaded(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
 {
-    const size_t total = e->params.count * (e->slot_count + 2) + e->buffers.count;
     size_t step_count = 0;
     size_t count = 0;
     const struct harness_trace_event *const *list =
@@ -370,7 +387,7 @@ static void check_loaded(const struct harness_emulation *e, uint32_t rank, struc
                                          : harness_index_is_ended_ok(&e->index, rank);
 
     if (harness_emulation_is_restore(e) && is_begun &&
-        (count != 1 || list[0]->entry.arg[2] != total || list[0]->entry.arg[1] > total ||
+        (count != 1 || !is_loaded_alike(e, &list[0]->entry) ||
          harness_index_status(list[0]->entry.arg[3]) != DDP_OK ||
          list[0]->entry.arg[0] != e->input->restored_step)) {
         harness_gap_set(out, "rank %u did not record that it loaded the checkpoint of step %u",
@@ -462,6 +479,8 @@ ddp_status harness_evidence_ranks(const struct harness_emulation *e, struct harn
         check_count(e, r, out);
         check_layout(e, r, out);
         check_rebuilt(e, r, out);
+        harness_evidence_subjects(e, r, out);
+        harness_evidence_joined(e, r, out);
     }
     return harness_evidence_order(e, out);
 }
