@@ -225,6 +225,7 @@ ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_c
     struct harness_parting parting;
     ddp_status status;
 
+    harness_trace_refute(&cell->trace);
     cell->is_parted = false;
     cell->first_step_alone = -1;
     if (cell->plan.job.on_loss != HARNESS_ON_LOSS_CONTINUE || first != NULL) {

@@ -280,6 +280,12 @@ static ddp_status check(struct harness_cell *cell, struct harness_emulation_inpu
                        "%llu recorder entries were torn, overwritten or malformed",
                        (unsigned long long)cell->trace.lost_count);
     }
+    if (cell->trace.refuted_count > 0) {
+        cell->findings.is_evidence_lost = true;
+        (void)snprintf(cell->findings.lost_text, sizeof cell->findings.lost_text,
+                       "%llu diagnoses name ranks that did not end so",
+                       (unsigned long long)cell->trace.refuted_count);
+    }
     add_diagnoses(cell);
     DDP_TRY(harness_stage_bind(cell));
     oracle_input(cell, first, input);

@@ -9,7 +9,7 @@
 #include "harness/evidence/internal.h"
 
 /* Arguments of event rank.error. */
-enum { ERROR_STATUS, ERROR_PEER, ERROR_CAUSE };
+enum { ERROR_STATUS, ERROR_PEER, ERROR_CAUSE, ERROR_DETAIL };
 
 /* --- errors ----------------------------------------------------------------------------------- */
 
@@ -38,6 +38,20 @@ static bool has_error(const struct harness_emulation *e, uint32_t rank, ddp_stat
             is_found || ((status == DDP_OK || harness_index_status(arg[ERROR_STATUS]) == status) &&
                          (cause == DDP_OK || harness_index_status(arg[ERROR_CAUSE]) == cause) &&
                          (peer < 0 || (int64_t)arg[ERROR_PEER] == peer));
+    }
+    return is_found;
+}
+
+/* The rank recorded an error with that detail. */
+static bool has_error_about(const struct harness_emulation *e, uint32_t rank, uint64_t detail)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &count);
+    bool is_found = count == 0; /* check_error says so */
+
+    for (size_t i = 0; i < count; i++) {
+        is_found = is_found || list[i]->entry.arg[ERROR_DETAIL] == detail;
     }
     return is_found;
 }
@@ -98,7 +112,11 @@ static bool is_revocation_sent(const struct harness_emulation *e,
         harness_index_list(&e->index, sender, DDP_EVENT_REVOKE, &count);
 
     for (size_t i = 0; i < count; i++) {
-        if (memcmp(list[i]->entry.arg, seen->arg, 4 * sizeof(seen->arg[0])) == 0) {
+        const struct ddp_event_entry *sent = &list[i]->entry;
+
+        /* A rank that goes on after a loss counts its new group's steps from 0 until it trains. */
+        if (memcmp(sent->arg, seen->arg, 4 * sizeof(seen->arg[0])) == 0 &&
+            (sent->arg[2] == sent->step || sent->phase == DDP_PHASE_RECOVERY)) {
             return true;
         }
     }
@@ -152,6 +170,10 @@ static void check_revocation(const struct harness_emulation *e, uint32_t rank,
             return;
         }
         check_revocation_of(e, rank, &list[i]->entry, out);
+    }
+    if (harness_index_end(&e->index, rank) != NULL &&
+        !has_error_about(e, rank, list[count - 1]->entry.arg[3])) {
+        harness_gap_set(out, "rank %u ended by another revocation than it recorded", rank);
     }
 }
 
@@ -259,7 +281,7 @@ static void check_ahead(const struct harness_emulation *e, uint32_t rank, struct
     const uint64_t *arg = ahead != NULL ? ahead->arg : NULL;
 
     if (arg != NULL &&
-        (arg[2] <= arg[0] || arg[1] >= e->world || arg[1] == rank ||
+        (count != 1 || arg[2] <= arg[0] || arg[1] >= e->world || arg[1] == rank ||
          harness_index_with_seq(&e->index, (uint32_t)arg[1], DDP_EVENT_COLL_POST, arg[2]) == NULL ||
          !has_error(e, rank, DDP_OK, DDP_OK, -1))) {
         harness_gap_set(out, "rank %u met a message of a later collective that nobody sent", rank);
@@ -275,7 +297,7 @@ static void check_behind(const struct harness_emulation *e, uint32_t rank, struc
     const uint64_t *arg = behind != NULL ? behind->arg : NULL;
 
     if (arg != NULL &&
-        (arg[2] >= arg[0] || arg[1] >= e->world || arg[1] == rank ||
+        (count != 1 || arg[2] >= arg[0] || arg[1] >= e->world || arg[1] == rank ||
          harness_index_with_seq(&e->index, (uint32_t)arg[1], DDP_EVENT_COLL_POST, arg[2]) == NULL ||
          (e->input->program->group_count == 0 &&
           harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, arg[2]) == NULL) ||

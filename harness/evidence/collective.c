@@ -317,16 +317,17 @@ static uint64_t check_join_events(const struct walk *walk, uint32_t rank)
 }
 
 /* The tensors that are handed out behind join: each once, in their order. */
-static void check_join_tensors(const struct walk *walk, uint32_t rank)
+void harness_evidence_joined(const struct harness_emulation *e, uint32_t rank,
+                             struct harness_gap *out)
 {
     size_t count = 0;
     const struct harness_trace_event *const *list =
-        harness_index_list(&walk->e->index, rank, DDP_EVENT_JOIN_TENSOR, &count);
+        harness_index_list(&e->index, rank, DDP_EVENT_JOIN_TENSOR, &count);
 
     for (size_t i = 0; i < count; i++) {
         if (list[i]->entry.arg[0] != i) {
-            harness_gap_set(walk->out, "rank %u recorded tensor %llu after join where %zu is due",
-                            rank, (unsigned long long)list[i]->entry.arg[0], i);
+            harness_gap_set(out, "rank %u recorded tensor %llu after join where %zu is due", rank,
+                            (unsigned long long)list[i]->entry.arg[0], i);
         }
     }
 }
@@ -344,5 +345,4 @@ void harness_evidence_join(const struct harness_emulation *e, uint32_t rank,
                             (unsigned long long)pass, r);
         }
     }
-    check_join_tensors(&walk, rank);
 }

@@ -87,6 +87,7 @@ ddp_status harness_evidence_check(const struct harness_emulation *e, bool is_cle
     *out = (struct harness_gap){.is_set = false};
     DDP_TRY(harness_evidence_ranks(e, out));
     DDP_TRY(harness_evidence_agreement(e, out));
+    harness_evidence_diagnoses(e, out);
     if (is_clean) {
         check_taken(e, out);
         check_predicted(e, out);

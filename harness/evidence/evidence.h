@@ -5,6 +5,7 @@
 #define HARNESS_EVIDENCE_EVIDENCE_H
 
 #include "harness/emulation/emulation.h"
+#include "harness/trace/part.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,6 +22,10 @@ struct harness_gap {
  * no fault acted. */
 DDP_MUST_USE ddp_status harness_evidence_check(const struct harness_emulation *emulation,
                                                bool is_clean, struct harness_gap *out);
+
+/* Of ranks that went on after a loss, all that they recorded of that. */
+void harness_evidence_roll(const struct harness_trace *trace, const struct harness_parting *parting,
+                           struct harness_gap *out);
 
 /* How a rank that has the plan's model laid its parameters out in buckets. */
 enum harness_placement {

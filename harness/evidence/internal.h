@@ -26,7 +26,15 @@ DDP_MUST_USE ddp_status harness_evidence_order(const struct harness_emulation *e
 /* agree.c: what is recorded in two places. Errors: E_NOMEM, E_IO. */
 DDP_MUST_USE ddp_status harness_evidence_agreement(const struct harness_emulation *e,
                                                    struct harness_gap *out);
-/* collective.c: those of steps before end_step; join's events, of runs in which nothing was found
+/* diagnosis.c: the operations, times and places that diagnoses name. */
+void harness_evidence_diagnoses(const struct harness_emulation *e, struct harness_gap *out);
+/* subject.c: of each parameter and each pass, once. */
+void harness_evidence_subjects(const struct harness_emulation *e, uint32_t rank,
+                               struct harness_gap *out);
+/* collective.c: what join has handed out */
+void harness_evidence_joined(const struct harness_emulation *e, uint32_t rank,
+                             struct harness_gap *out);
+/* Those of steps before end_step; join's events, of runs in which nothing was found
  */
 void harness_evidence_collectives(const struct harness_emulation *e, int32_t end_step,
                                   struct harness_gap *out);

@@ -25,8 +25,9 @@ static bool is_next(uint8_t from, uint64_t to, bool is_same)
 
 /* What is remembered of a rank while its events are walked over. */
 struct walk {
-    uint8_t phase;  /* the one entered last; zeroed: SPAWN */
-    uint32_t step;  /* in which it was entered */
+    uint8_t phase;                  /* the one entered last; zeroed: SPAWN */
+    uint32_t step;                  /* in which it was entered */
+    uint64_t waited_ns, starved_ns; /* until then */
     uint64_t first; /* the sample that its batch begins with, + 1; 0: no batch was announced */
 };
 
@@ -46,14 +47,30 @@ static void check_change(const struct walk *walk, const struct harness_trace_eve
     }
 }
 
-static void check_event(struct walk *walk, const struct harness_trace_event *event,
-                        struct harness_gap *out)
+/* What a rank has waited since the job began grows. */
+static void check_times(const struct walk *walk, const struct harness_trace *trace,
+                        const struct harness_trace_event *event, struct harness_gap *out)
+{
+    const struct ddp_event_entry *entry = &event->entry;
+
+    if (entry->arg[1] < walk->waited_ns || entry->arg[2] < walk->starved_ns ||
+        entry->arg[1] > entry->time_ns - trace->start_ns) {
+        harness_gap_set(out, "rank %u, step %u: it waited less than before, or longer than it ran",
+                        event->rank, entry->step);
+    }
+}
+
+static void check_event(struct walk *walk, const struct harness_trace *trace,
+                        const struct harness_trace_event *event, struct harness_gap *out)
 {
     const struct ddp_event_entry *entry = &event->entry;
 
     if (entry->event == DDP_EVENT_PHASE) {
         check_change(walk, event, out);
+        check_times(walk, trace, event, out);
         walk->phase = (uint8_t)entry->arg[0];
+        walk->waited_ns = entry->arg[1];
+        walk->starved_ns = entry->arg[2];
         walk->step = entry->step;
     }
     if (entry->event == DDP_EVENT_DATA_SAMPLE && walk->first != 0) {
@@ -86,7 +103,7 @@ static ddp_status check_phases(const struct harness_emulation *e, struct harness
         return DDP_E_NOMEM;
     }
     for (size_t i = 0; i < trace->event_count && !out->is_set; i++) {
-        check_event(&walks[trace->events[i].rank], &trace->events[i], out);
+        check_event(&walks[trace->events[i].rank], trace, &trace->events[i], out);
     }
     ddp_mem_free(e->mem, walks);
     return DDP_OK;
@@ -105,7 +122,11 @@ static ddp_status check_places(const struct harness_emulation *e, struct harness
         const struct harness_trace_event *event = &trace->events[i];
         const uint32_t step = event->entry.step;
 
-        if (step < last[event->rank] || event->entry.micro >= e->input->job->micro_batches) {
+        const bool is_end = event->entry.event == DDP_EVENT_RANK_END;
+
+        /* A rank ends in the step in which it was. */
+        if (step < last[event->rank] || (is_end && step != last[event->rank]) ||
+            event->entry.micro >= e->input->job->micro_batches) {
             harness_gap_set(out, "rank %u recorded %s in step %u.%u, behind step %u", event->rank,
                             ddp_event_name((enum ddp_event)event->entry.event), step,
                             event->entry.micro, last[event->rank]);

@@ -96,6 +96,40 @@ static bool has_reduced(const struct harness_emulation *e, uint32_t rank)
     return false;
 }
 
+/* How many buckets a rank's new list has: as many as whoever has the same list says, and the plan
+ * where it is the plan's, and as it put its parameters into. */
+static void check_rebuilt(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
+{
+    const struct harness_program *program = e->input->program;
+    const struct ddp_event_entry *rebuilt = harness_evidence_rebuilt(e, rank);
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_BUCKET_PARAM, &count);
+    uint64_t adopted = 0;
+    bool is_right;
+
+    if (rebuilt == NULL) {
+        return;
+    }
+    is_right =
+        rebuilt->arg[1] != program->rebuilt_hash || rebuilt->arg[0] == program->rebuilt.count;
+    for (uint32_t r = 0; r < e->world; r++) {
+        const struct ddp_event_entry *other = harness_evidence_rebuilt(e, r);
+
+        is_right = is_right && (other == NULL || other->arg[1] != rebuilt->arg[1] ||
+                                other->arg[0] == rebuilt->arg[0]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (list[i]->entry.index > rebuilt->index && list[i]->entry.arg[0] >= adopted) {
+            adopted = list[i]->entry.arg[0] + 1;
+        }
+    }
+    if (!is_right || (adopted > 0 && adopted != rebuilt->arg[0])) {
+        harness_gap_set(out, "rank %u recorded a list of %llu new buckets, which it has not", rank,
+                        (unsigned long long)rebuilt->arg[0]);
+    }
+}
+
 /* Where each parameter lies: of a rank that reduced a bucket, the table is complete. Another model,
  * or configuration, lies elsewhere (harness/oracle/model.c). */
 static void check_layout(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
@@ -113,10 +147,11 @@ static void check_layout(const struct harness_emulation *e, uint32_t rank, struc
 
     (void)harness_index_list(&e->index, rank, DDP_EVENT_BUCKET_PARAM, &count);
     (void)harness_index_list(&e->index, rank, DDP_EVENT_BUCKET_REBUILT, &rebuilt_count);
-    if (step_count == 0) {
+    if (step_count == 0 && !harness_index_is_ended_ok(&e->index, rank)) {
         return;
     }
     is_rebuilt =
+        step_count > 0 &&
         (int64_t)losses[step_count - 1]->entry.step >= (int64_t)e->input->program->rebuilt_step &&
         has_reduced(e, rank);
     (void)harness_index_list(&e->index, rank, DDP_EVENT_PARAM_SHAPE, &shape_count);
@@ -151,6 +186,35 @@ static void check_layout(const struct harness_emulation *e, uint32_t rank, struc
     }
 }
 
+/* What was posted was so in one of the plan's groups. */
+static void check_groups(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_POST, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *arg = list[i]->entry.arg;
+
+        if (arg[3] != 0 && harness_program_group_of(e->input->program, arg[3]) == NULL) {
+            harness_gap_set(out, "rank %u posted collective %llu in group %llu, which no plan has",
+                            rank, (unsigned long long)arg[0], (unsigned long long)arg[3]);
+        }
+    }
+}
+
+/* A barrier has no values, and who ended well has completed all that it says. */
+static bool is_sound_completion(const struct harness_emulation *e, uint32_t rank,
+                                const struct ddp_event_entry *post,
+                                const struct ddp_event_entry *done)
+{
+    const bool is_barrier = ddp_event_op_unpack(done->arg[1]).kind == DDP_COLL_BARRIER;
+
+    return (!is_barrier || (post->arg[4] == 0 && done->arg[4] == 0)) &&
+           (harness_index_status(done->arg[3]) == DDP_OK ||
+            !harness_index_is_ended_ok(&e->index, rank));
+}
+
 /* Whatever completed was posted as the same operation, and completed once. */
 static void check_completions(const struct harness_emulation *e, uint32_t rank,
                               struct harness_gap *out)
@@ -164,18 +228,15 @@ static void check_completions(const struct harness_emulation *e, uint32_t rank,
         const struct harness_trace_event *post =
             harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, arg[0]);
 
-        if (post != NULL && post->entry.arg[3] != 0 &&
-            harness_program_group_of(e->input->program, post->entry.arg[3]) == NULL) {
-            harness_gap_set(out, "rank %u posted collective %llu in group %llu, which no plan has",
-                            rank, (unsigned long long)arg[0],
-                            (unsigned long long)post->entry.arg[3]);
-        }
         if (post == NULL || post->entry.arg[1] != arg[1] || post->entry.arg[2] != arg[2]) {
             harness_gap_set(out, "rank %u completed collective %llu, and did not post it so", rank,
                             (unsigned long long)arg[0]);
         } else if (harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_DONE, arg[0]) !=
                    list[i]) {
             harness_gap_set(out, "rank %u completed collective %llu twice", rank,
+                            (unsigned long long)arg[0]);
+        } else if (!is_sound_completion(e, rank, &post->entry, &list[i]->entry)) {
+            harness_gap_set(out, "rank %u completed collective %llu as it cannot be", rank,
                             (unsigned long long)arg[0]);
         }
     }
@@ -190,8 +251,10 @@ static void check_waits(const struct harness_emulation *e, uint32_t rank, struct
 
     for (size_t i = 0; i < count; i++) {
         const uint64_t seq = list[i]->entry.arg[0];
+        const struct harness_trace_event *post =
+            harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, seq);
 
-        if (harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, seq) == NULL ||
+        if (post == NULL || post->entry.index > list[i]->entry.index ||
             harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_WAITED, seq) != list[i]) {
             harness_gap_set(out, "rank %u waited for collective %llu twice, or never posted it",
                             rank, (unsigned long long)seq);
@@ -293,6 +356,24 @@ static void check_end(const struct harness_emulation *e, uint32_t rank, struct h
     }
 }
 
+/* Ranks that loaded the checkpoint found as much in it, and in it is no more than a model has. */
+static bool is_loaded_alike(const struct harness_emulation *e, const struct ddp_event_entry *loaded)
+{
+    const size_t total = e->params.count * (e->slot_count + 2) + e->buffers.count;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_CHECKPOINT_LOADED, &count);
+
+        if (count > 0 && harness_index_status(list[0]->entry.arg[3]) == DDP_OK &&
+            list[0]->entry.arg[1] != loaded->arg[1]) {
+            return false;
+        }
+    }
+    return loaded->arg[1] <= total && loaded->arg[2] == total;
+}
+
 /* A run that goes on from a checkpoint says what it loaded; one that begins anew is found by it. */
 static void check_loaded(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
 {
@@ -302,10 +383,12 @@ static void check_loaded(const struct harness_emulation *e, uint32_t rank, struc
         harness_index_list(&e->index, rank, DDP_EVENT_CHECKPOINT_LOADED, &count);
     const struct harness_trace_event *const *losses =
         harness_index_list(&e->index, rank, DDP_EVENT_LOSS, &step_count);
+    const bool is_begun = step_count > 0 ? losses[0]->entry.step >= e->input->restored_step
+                                         : harness_index_is_ended_ok(&e->index, rank);
 
-    if (harness_emulation_is_restore(e) && step_count > 0 &&
-        losses[0]->entry.step >= e->input->restored_step &&
-        (count != 1 || harness_index_status(list[0]->entry.arg[3]) != DDP_OK ||
+    if (harness_emulation_is_restore(e) && is_begun &&
+        (count != 1 || !is_loaded_alike(e, &list[0]->entry) ||
+         harness_index_status(list[0]->entry.arg[3]) != DDP_OK ||
          list[0]->entry.arg[0] != e->input->restored_step)) {
         harness_gap_set(out, "rank %u did not record that it loaded the checkpoint of step %u",
                         rank, e->input->restored_step);
@@ -386,6 +469,7 @@ ddp_status harness_evidence_ranks(const struct harness_emulation *e, struct harn
     for (uint32_t r = 0; r < e->world; r++) {
         check_begin(e, r, out);
         check_told(e, r, out);
+        check_groups(e, r, out);
         check_completions(e, r, out);
         check_waits(e, r, out);
         check_schedules(e, r, out);
@@ -394,6 +478,9 @@ ddp_status harness_evidence_ranks(const struct harness_emulation *e, struct harn
         check_faults(e, r, out);
         check_count(e, r, out);
         check_layout(e, r, out);
+        check_rebuilt(e, r, out);
+        harness_evidence_subjects(e, r, out);
+        harness_evidence_joined(e, r, out);
     }
     return harness_evidence_order(e, out);
 }

@@ -225,6 +225,16 @@ static bool has_fired(const struct harness_plan *plan, const uint32_t *fired_cou
     return false;
 }
 
+bool harness_expect_is_also(const struct harness_expect *expect, enum harness_verdict verdict)
+{
+    for (uint32_t i = 0; i < expect->also.count; i++) {
+        if (expect->also.items[i] == verdict) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool harness_expect_is_crash_unplanned(const struct harness_plan *plan,
                                        const struct harness_findings *findings,
                                        const uint32_t *fired_count)

@@ -6,6 +6,7 @@
 #include "harness/judge/judge.h"
 
 struct harness_culprit;
+struct harness_expect;
 struct harness_expect_finding;
 
 #ifdef __cplusplus
@@ -28,6 +29,8 @@ const char *harness_expect_text(const struct harness_plan *plan,
                                 const struct harness_expect_finding *expected, struct ddp_mem *mem,
                                 char *out, size_t size_bytes);
 
+/* The scenario allows that verdict beside the one that it expects. */
+bool harness_expect_is_also(const struct harness_expect *expect, enum harness_verdict verdict);
 /* Whether a rank was ended by a signal of its own, and no fault fired on it: that follows from
  * none.
  */

@@ -67,16 +67,6 @@ static bool is_explained(const struct judge *judge, size_t index)
     return harness_judge_is_explained(judge->findings, index);
 }
 
-static bool is_also_allowed(const struct harness_expect *expect, enum harness_verdict verdict)
-{
-    for (uint32_t i = 0; i < expect->also.count; i++) {
-        if (expect->also.items[i] == verdict) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The primary finding: unexplained, the expected one if it is among them, else the first. */
 static int64_t pick_primary(const struct judge *judge)
 {
@@ -205,7 +195,7 @@ static void judge_others(struct judge *judge)
         char ranks[HARNESS_RANKS_TEXT_BYTES];
 
         if ((int64_t)i == judge->out->primary || is_explained(judge, i) ||
-            is_also_allowed(expect, finding->verdict)) {
+            harness_expect_is_also(expect, finding->verdict)) {
             continue;
         }
         (void)harness_rank_set_text(&finding->culprits, ranks);
@@ -224,12 +214,19 @@ static bool is_listed(const struct judge *judge, size_t index)
 {
     const struct harness_expect_findings *expected = &judge->plan->expect.findings;
     char difference[DIFFERENCE_BYTES];
-    bool is_found = false;
 
-    for (size_t k = 0; k < expected->count && !is_found; k++) {
-        is_found = is_met(judge, &expected->items[k], &judge->findings->items[index], difference);
+    for (size_t k = 0; k < expected->count; k++) {
+        if (is_met(judge, &expected->items[k], &judge->findings->items[index], difference)) {
+            return true;
+        }
     }
-    return is_found;
+    return false;
+}
+
+/* What was to be found may lie in the evidence that was lost. */
+static enum harness_outcome outcome_of_missing(const struct judge *judge)
+{
+    return judge->findings->is_evidence_lost ? HARNESS_OUTCOME_INCONCLUSIVE : HARNESS_OUTCOME_FAIL;
 }
 
 /* What was expected, and where it differs from the first of its verdict that is no other entry. */
@@ -247,7 +244,7 @@ static void complain_not_found(struct judge *judge, const struct harness_expect_
     }
     (void)harness_expect_text(judge->plan, expected, findings->mem, text, sizeof text);
     if (difference[0] == '\0') {
-        complain(judge, HARNESS_OUTCOME_FAIL, "not found: %s", text);
+        complain(judge, outcome_of_missing(judge), "not found: %s", text);
     } else {
         complain(judge, HARNESS_OUTCOME_FAIL, "not found: %s (one differs: %s)", text, difference);
     }
@@ -400,8 +397,9 @@ static void judge_verdict(struct judge *judge)
     out->verdict =
         out->primary >= 0 ? judge->findings->items[out->primary].verdict : HARNESS_VERDICT_NONE;
     if (out->verdict != expect->verdict) {
-        complain(judge, HARNESS_OUTCOME_FAIL, "verdict %s, expected %s: %s",
-                 harness_verdict_name(out->verdict), harness_verdict_name(expect->verdict),
+        complain(judge, out->primary < 0 ? outcome_of_missing(judge) : HARNESS_OUTCOME_FAIL,
+                 "verdict %s, expected %s: %s", harness_verdict_name(out->verdict),
+                 harness_verdict_name(expect->verdict),
                  out->primary >= 0 ? judge->findings->items[out->primary].text
                                    : "nothing was found");
     } else if (out->primary >= 0 && expect->findings.count == 0) {
@@ -429,7 +427,7 @@ static bool is_own_failure(const struct judge *judge)
     }
     return out->unexpected >= 0 ||
            (out->verdict != HARNESS_VERDICT_NONE && out->verdict != expect->verdict &&
-            !is_also_allowed(expect, out->verdict));
+            !harness_expect_is_also(expect, out->verdict));
 }
 
 /* A canary passes only if the judgement of its run is exactly what it states. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ddpcore/base/hash.h"
 #include "harness/oracle/subject.h"
 #include "reference/data.h"
 
@@ -128,8 +129,9 @@ static void check_loss(const struct harness_emulation *e, uint32_t rank, uint32_
     harness_findings_add(out, &finding);
 }
 
-/* The collective in which the rank's sums went to all after that step; 0: none. */
-static uint64_t seq_of(const struct harness_emulation *e, uint32_t rank, uint32_t step)
+/* The collective in which the rank's sums went to all after that step; NULL: none. */
+static const struct harness_trace_event *find_post(const struct harness_emulation *e, uint32_t rank,
+                                                   uint32_t step)
 {
     size_t count = 0;
     const struct harness_trace_event *const *list =
@@ -137,10 +139,51 @@ static uint64_t seq_of(const struct harness_emulation *e, uint32_t rank, uint32_
 
     for (size_t i = 0; i < count; i++) {
         if (ddp_event_op_unpack(list[i]->entry.arg[1]).role == DDP_ROLE_EVALUATION) {
-            return list[i]->entry.arg[0];
+            return list[i];
         }
     }
-    return 0;
+    return NULL;
+}
+
+static uint64_t seq_of(const struct harness_emulation *e, uint32_t rank, uint32_t step)
+{
+    const struct harness_trace_event *post = find_post(e, rank, step);
+
+    return post != NULL ? post->entry.arg[0] : 0;
+}
+
+/* The sums that the rank says that it has, a loss and a number, are those that it gave away. */
+static bool is_share_given(const struct harness_emulation *e, uint32_t rank, uint32_t step,
+                           const struct harness_trace_event *event)
+{
+    const struct harness_trace_event *post = find_post(e, rank, step);
+    const double share[] = {double_of(event->entry.arg[1]), (double)event->entry.arg[0]};
+    char salt[64];
+
+    if (post == NULL || post->entry.arg[4] == 0) {
+        return true;
+    }
+    (void)snprintf(salt, sizeof salt, "%s/%u", ddp_coll_role_name(DDP_ROLE_EVALUATION),
+                   ddp_event_op_unpack(post->entry.arg[1]).index);
+    return ddp_hash_tensor(share, sizeof share, ddp_hash_text(salt), NULL) == post->entry.arg[4];
+}
+
+/* Then it is the rank's own fault that totals are not those of what ranks say. */
+static void check_given(const struct harness_emulation *e, uint32_t rank, uint32_t step,
+                        const struct harness_trace_event *event, struct harness_findings *out)
+{
+    struct harness_finding finding;
+
+    if (is_share_given(e, rank, step, event)) {
+        return;
+    }
+    begin(HARNESS_VERDICT_VALUE_CORRUPTED, rank, step, out, &finding);
+    (void)snprintf(finding.text, sizeof finding.text,
+                   "rank %u gave away other sums after step %u than a loss of %.17g over its %llu "
+                   "samples",
+                   rank, step, double_of(event->entry.arg[1]),
+                   (unsigned long long)event->entry.arg[0]);
+    harness_findings_add(out, &finding);
 }
 
 /* What the rank has made of all ranks' sums. Of a rank that left operations out before they met
@@ -158,7 +201,8 @@ static void check_total(const struct harness_emulation *e, uint32_t rank, uint32
         const struct harness_trace_event *other =
             is_sharded || r == rank ? find_event(e, r, step) : NULL;
 
-        if (is_sharded && (other == NULL || seq_of(e, r, step) != seq_of(e, rank, step))) {
+        if (is_sharded && (other == NULL || seq_of(e, r, step) != seq_of(e, rank, step) ||
+                           !is_share_given(e, r, step, other))) {
             return; /* what it would have given is not known */
         }
         count += other != NULL ? other->entry.arg[0] : 0;
@@ -215,6 +259,7 @@ ddp_status harness_check_evaluations(const struct harness_emulation *e,
 
             if (event != NULL && check_count(e, r, step, data.sample_count, event, out)) {
                 check_loss(e, r, step, event, out);
+                check_given(e, r, step, event, out);
                 check_total(e, r, step, event, out);
             }
         }

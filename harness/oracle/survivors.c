@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
+#include "harness/evidence/evidence.h"
 #include "harness/oracle/subject.h"
 
 /* --- who, and from where ---------------------------------------------------------------------- */
@@ -199,7 +200,13 @@ void harness_survivors_check_roll(const struct harness_trace *trace,
                                   struct harness_findings *out)
 {
     const struct roll roll = {trace, parting, settle_ns, out};
+    struct harness_gap gap;
 
+    harness_evidence_roll(trace, parting, &gap);
+    if (gap.is_set && !out->is_evidence_lost) {
+        out->is_evidence_lost = true;
+        (void)snprintf(out->lost_text, sizeof(out->lost_text), "%s", gap.text);
+    }
     for (uint32_t r = 0; r < parting->world_size; r++) {
         check_left_out(&roll, r);
         if (parting->by_rank[r].changed != NULL) {

@@ -117,24 +117,6 @@ static uint64_t right_hash(const uint64_t *hashes, uint32_t world, uint64_t expe
     return is_tie ? 0 : best;
 }
 
-/* What replicas should hold in step start_step + k; 0: not known. Buffers: what their owner hands
- * out, which another oracle judges. */
-static uint64_t expected_hash(const struct harness_emulation *e, enum ddp_event kind, size_t k,
-                              uint32_t subject, const uint64_t *hashes)
-{
-    if (kind == DDP_EVENT_BUFFER_SYNCED) {
-        const uint64_t handed_out = hashes[e->expected.buffer_owner[k]];
-        const uint64_t emulated = subject < e->buffers.count
-                                      ? e->expected.buffer_hash[k * e->buffers.count + subject]
-                                      : 0;
-
-        return emulated != 0 && handed_out != 0 ? handed_out : emulated;
-    }
-    return e->expected.predicted[k] >= HARNESS_PREDICTED_UPDATE
-               ? e->expected.param_hash[k * e->params.count + subject]
-               : 0;
-}
-
 /* The rank got, in all broadcasts of buffers of a step, what their root put in. */
 static bool has_got_buffers(const struct harness_emulation *e, uint32_t rank, uint32_t step)
 {
@@ -161,6 +143,46 @@ static bool has_got_buffers(const struct harness_emulation *e, uint32_t rank, ui
         is_any = true;
     }
     return is_any;
+}
+
+/* All others got what the owner put in, and hold what the emulation has: if the owner holds another
+ * value, it came to that alone. */
+static bool is_owner_alone(const struct harness_emulation *e, size_t k, uint64_t emulated,
+                           const uint64_t *hashes)
+{
+    const uint32_t owner = e->expected.buffer_owner[k];
+    bool is_any = false;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        if (r == owner || hashes[r] == 0) {
+            continue;
+        }
+        if (hashes[r] != emulated || !has_got_buffers(e, r, e->start_step + (uint32_t)k)) {
+            return false;
+        }
+        is_any = true;
+    }
+    return is_any;
+}
+
+/* What replicas should hold in step start_step + k; 0: not known. Buffers: what their owner hands
+ * out, which another oracle judges. */
+static uint64_t expected_hash(const struct harness_emulation *e, enum ddp_event kind, size_t k,
+                              uint32_t subject, const uint64_t *hashes)
+{
+    if (kind == DDP_EVENT_BUFFER_SYNCED) {
+        const uint64_t handed_out = hashes[e->expected.buffer_owner[k]];
+        const uint64_t emulated = subject < e->buffers.count
+                                      ? e->expected.buffer_hash[k * e->buffers.count + subject]
+                                      : 0;
+
+        return emulated != 0 && handed_out != 0 && !is_owner_alone(e, k, emulated, hashes)
+                   ? handed_out
+                   : emulated;
+    }
+    return e->expected.predicted[k] >= HARNESS_PREDICTED_UPDATE
+               ? e->expected.param_hash[k * e->params.count + subject]
+               : 0;
 }
 
 /* Of a step that is not emulated, since it was broken off: what a rank has that got them as they

@@ -59,6 +59,8 @@ void harness_event_arg_print(const char *format, uint64_t value, struct ddp_text
     ddp_text_add_str(out, "=", 0);
     switch (format[0]) {
     case 'x':
+    case 'h':
+    case 'w':
         ddp_text_add_hex(out, value);
         break;
     case 'i':
@@ -125,6 +127,20 @@ static ddp_status parse_op(const char *text, uint64_t *out)
     return DDP_OK;
 }
 
+bool harness_event_arg_is_possible(const char *format, uint64_t value)
+{
+    switch (format[0]) {
+    case 'b':
+        return value <= 1;
+    case 'h':
+        return value != 0;
+    case 'w':
+        return value <= UINT32_MAX;
+    default:
+        return true;
+    }
+}
+
 ddp_status harness_event_arg_parse(const char *format, const char *value, uint64_t *out)
 {
     enum ddp_fault_point point;
@@ -134,6 +150,8 @@ ddp_status harness_event_arg_parse(const char *format, const char *value, uint64
 
     switch (format[0]) {
     case 'x':
+    case 'h':
+    case 'w':
         return ddp_text_parse_hex(value, 16, out);
     case 'i':
         DDP_TRY(ddp_text_parse_i64(value, &number));

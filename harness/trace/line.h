@@ -20,7 +20,8 @@ struct harness_line {
     bool *is_ended;        /* [world_size] its end line was read */
     bool is_behind_events; /* the harness's lines have begun */
     bool is_finished;      /* "finish" was there */
-    char *buffer;          /* the line, cut into tokens; room for the longest one */
+    bool is_listed[HARNESS_FILES_COUNT];
+    char *buffer; /* the line, cut into tokens; room for the longest one */
     size_t buffer_bytes;
     char *token[HARNESS_LINE_TOKENS_MAX];
     unsigned token_count;

@@ -181,6 +181,7 @@ static void open_part(const struct harness_trace *trace, uint32_t world_size,
     out->start_ns = trace->start_ns;
     out->end_ns = trace->end_ns;
     out->lost_count = trace->lost_count;
+    out->refuted_count = trace->refuted_count;
     memcpy(out->files, trace->files, sizeof(out->files));
     out->event_capacity = trace->event_count + 4 * (size_t)world_size;
     out->events = ddp_mem_array(trace->mem, out->event_capacity, sizeof(*out->events));

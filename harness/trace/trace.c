@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/trace/event_format.h"
+
 void harness_trace_init(struct harness_trace *trace, struct ddp_mem *mem, uint32_t world_size,
                         const char *driver)
 {
@@ -55,14 +57,15 @@ static ddp_status reserve(struct harness_trace *trace, size_t extra)
     return DDP_OK;
 }
 
-/* What an event has no argument for is 0: else something was recorded that is printed nowhere. */
+/* Each argument is in its range; what an event has none for is 0: else something was recorded that
+ * is printed nowhere. */
 static bool is_in_form(const struct ddp_event_entry *entry)
 {
-    for (unsigned i = DDP_EVENT_ARG_COUNT; i > 0; i--) {
-        if (ddp_event_arg((enum ddp_event)entry->event, i - 1)[0] != '\0') {
-            return true; /* the unused ones are the last */
-        }
-        if (entry->arg[i - 1] != 0) {
+    for (unsigned i = 0; i < DDP_EVENT_ARG_COUNT; i++) {
+        const char *format = ddp_event_arg((enum ddp_event)entry->event, i);
+
+        if (format[0] == '\0' ? entry->arg[i] != 0
+                              : !harness_event_arg_is_possible(format, entry->arg[i])) {
             return false;
         }
     }
@@ -109,6 +112,40 @@ ddp_status harness_trace_add_diagnosis(struct harness_trace *trace, uint64_t tim
     trace->diagnosis_time_ns = times;
     harness_findings_add(&trace->diagnoses, finding);
     return trace->diagnoses.is_failed ? DDP_E_NOMEM : DDP_OK;
+}
+
+static bool is_refuted(const struct harness_trace *trace, const struct harness_finding *finding)
+{
+    for (uint32_t i = 0; i < harness_rank_set_count(&finding->culprits); i++) {
+        const uint32_t rank = harness_rank_set_at(&finding->culprits, i);
+        const enum harness_end_how how = trace->ends[rank].how;
+
+        DDP_ASSERT(rank < trace->world_size);
+        if ((finding->verdict == HARNESS_VERDICT_CRASH_SIGNALED && how <= HARNESS_END_EXITED) ||
+            (finding->verdict == HARNESS_VERDICT_CRASH_EXITED && how != HARNESS_END_EXITED)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void harness_trace_refute(struct harness_trace *trace)
+{
+    struct harness_findings *diagnoses = &trace->diagnoses;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < diagnoses->count; i++) {
+        struct harness_finding *finding = &diagnoses->items[i];
+
+        if (is_refuted(trace, finding)) {
+            harness_finding_free(finding);
+            trace->refuted_count++;
+            continue;
+        }
+        trace->diagnosis_time_ns[kept] = trace->diagnosis_time_ns[i];
+        diagnoses->items[kept++] = *finding;
+    }
+    diagnoses->count = kept;
 }
 
 int harness_trace_compare(const struct harness_trace_event *a, const struct harness_trace_event *b)

@@ -73,6 +73,7 @@ struct harness_trace {
     /* The monitor's conclusions, in the order in which it came to them. */
     struct harness_findings diagnoses;
     uint64_t *diagnosis_time_ns; /* [diagnoses.count] */
+    uint64_t refuted_count;      /* of those that harness_trace_refute has left out */
     char leak_text[512];         /* "" = nothing was left behind */
     bool leak_process, leak_shm, leak_fd;
     uint64_t lost_count; /* entries torn or overwritten: evidence lost */
@@ -93,6 +94,9 @@ DDP_MUST_USE ddp_status harness_trace_add_ring(struct harness_trace *trace, uint
                                                uint64_t ring_entry_count, uint64_t event_count);
 DDP_MUST_USE ddp_status harness_trace_add_diagnosis(struct harness_trace *trace, uint64_t time_ns,
                                                     const struct harness_finding *finding);
+/* Leave out the diagnoses that call a rank dead which ended by itself, or the other way round: the
+ * monitor has seen no such thing, and nobody is to be blamed by them. */
+void harness_trace_refute(struct harness_trace *trace);
 /* The order of lines: by time, then rank, then index. */
 int harness_trace_compare(const struct harness_trace_event *a, const struct harness_trace_event *b);
 /* Sort, and number each rank's events from 1: the merge. Call once after all rings were added. */

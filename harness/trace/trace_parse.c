@@ -96,7 +96,8 @@ static ddp_status parse_event(struct harness_line *reader, uint64_t time_ns)
             5 + i < reader->token_count ? harness_line_value_of(reader->token[5 + i], name) : NULL;
 
         if (value == NULL ||
-            harness_event_arg_parse(format, value, &event->entry.arg[i]) != DDP_OK) {
+            harness_event_arg_parse(format, value, &event->entry.arg[i]) != DDP_OK ||
+            !harness_event_arg_is_possible(format, event->entry.arg[i])) {
             return harness_line_refuse(reader, reader->token[4], "missing or malformed argument");
         }
     }
@@ -151,17 +152,26 @@ static ddp_status check_rank_seal(struct harness_line *reader, uint64_t rank)
                              rank);
 }
 
+static ddp_status find_bool(struct harness_line *reader, const char *name, bool *out)
+{
+    uint64_t number = 0;
+
+    DDP_TRY(harness_line_find_u64(reader, name, &number));
+    *out = number != 0;
+    return number <= 1 ? DDP_OK : harness_line_refuse(reader, reader->buffer, "expected 0 or 1");
+}
+
 static ddp_status parse_end(struct harness_line *reader, uint64_t time_ns)
 {
     const char *how = harness_line_find(reader, "how");
     struct harness_rank_end *end;
     uint64_t rank = 0;
-    uint64_t stopped = 0;
+    bool is_stopped = false;
     int64_t code = 0;
 
     DDP_TRY(harness_line_find_u64(reader, "rank", &rank));
     DDP_TRY(harness_line_find_i64(reader, "code", &code));
-    DDP_TRY(harness_line_find_u64(reader, "stopped", &stopped));
+    DDP_TRY(find_bool(reader, "stopped", &is_stopped));
     if (rank >= reader->world_size || how == NULL) {
         return harness_line_refuse(reader, reader->buffer, "expected rank= and how=");
     }
@@ -172,8 +182,10 @@ static ddp_status parse_end(struct harness_line *reader, uint64_t time_ns)
             end->how = (enum harness_end_how)i;
             end->code = (int)code;
             end->time_ns = time_ns;
-            end->is_stopped = stopped != 0;
-            return DDP_OK;
+            end->is_stopped = is_stopped;
+            return !is_stopped || end->how > HARNESS_END_EXITED
+                       ? DDP_OK
+                       : harness_line_refuse(reader, how, "who ended by itself was not stopped");
         }
     }
     return harness_line_refuse(reader, how, "unknown way to end");
@@ -189,9 +201,11 @@ static ddp_status parse_files(struct harness_line *reader)
             files = &reader->trace->files[i];
         }
     }
-    if (files == NULL) {
-        return harness_line_refuse(reader, reader->buffer, "expected files of a known name");
+    if (files == NULL || reader->is_listed[files - reader->trace->files]) {
+        return harness_line_refuse(reader, reader->buffer,
+                                   "expected files of a known name, once each");
     }
+    reader->is_listed[files - reader->trace->files] = true;
     DDP_TRY(harness_line_find_u64(reader, "count", &files->count));
     DDP_TRY(harness_line_find_u64(reader, "bytes", &files->size_bytes));
     return harness_line_find_hex(reader, "digest", &files->digest);
@@ -199,21 +213,25 @@ static ddp_status parse_files(struct harness_line *reader)
 
 static ddp_status parse_finish(struct harness_line *reader, uint64_t time_ns)
 {
-    uint64_t leak[3] = {0};
-
     if (reader->is_finished) {
         return harness_line_refuse(reader, reader->buffer, "a second line \"finish\"");
     }
     reader->is_finished = true;
     DDP_TRY(harness_line_find_u64(reader, "start", &reader->trace->start_ns));
     DDP_TRY(harness_line_find_u64(reader, "lost", &reader->trace->lost_count));
-    DDP_TRY(harness_line_find_u64(reader, "leak_process", &leak[0]));
-    DDP_TRY(harness_line_find_u64(reader, "leak_shm", &leak[1]));
-    DDP_TRY(harness_line_find_u64(reader, "leak_fd", &leak[2]));
-    reader->trace->leak_process = leak[0] != 0;
-    reader->trace->leak_shm = leak[1] != 0;
-    reader->trace->leak_fd = leak[2] != 0;
+    DDP_TRY(find_bool(reader, "leak_process", &reader->trace->leak_process));
+    DDP_TRY(find_bool(reader, "leak_shm", &reader->trace->leak_shm));
+    DDP_TRY(find_bool(reader, "leak_fd", &reader->trace->leak_fd));
     reader->trace->end_ns = time_ns;
+    if ((reader->trace->leak_process || reader->trace->leak_shm || reader->trace->leak_fd) !=
+        (reader->tail != NULL && reader->tail[0] != '\0')) {
+        return harness_line_refuse(reader, reader->buffer, "what was left behind has to be said");
+    }
+    if (reader->trace->start_ns > time_ns ||
+        (reader->trace->event_count > 0 &&
+         reader->trace->start_ns > reader->trace->events[0].entry.time_ns)) {
+        return harness_line_refuse(reader, reader->buffer, "it began behind what it recorded");
+    }
     if (reader->tail != NULL) {
         (void)strncpy(reader->trace->leak_text, reader->tail, sizeof reader->trace->leak_text - 1);
     }

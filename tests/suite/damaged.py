@@ -5,6 +5,9 @@ lines that no earlier run has, and each argument of all others. Each damage is j
 seals are right, so that not they speak but who needs the evidence. The dumped schedules are damaged in the same way. suite.evidence asks that no such record passes; here it
 is compared who says what.
 
+What may pass although it was altered is in the table PASSES, with the reason why no verdict can depend on it; any other record
+that passes fails the test.
+
 Usage: damaged.py DDPROVE ROOT OUT FILE [--write]
 
 --write makes FILE of what is said now: look at the difference before you commit it.
@@ -32,6 +35,39 @@ MORE = [(scenario, []) for scenario in (
     "hook/quantize_flipped", "mixed/beside", "scaler/skipped_beside_nan", "models/sync_batchnorm", "unused/static_graph",
     "posts/in_place", "slow/two_ranks", "stop/two_ranks", "hang/two_ranks", "mismatch/extra_under_join", "groups/opposite")]
 MORE += [("trainer/evaluate", ["job.ranks=3"])]
+# Beginnings of the names of runs in which a fault is found.
+FAULTY = ("value.lost", "mismatch.", "crash.", "survive.", "unused.flag_off_one_rank", "several.", "hook.quantize_flipped",
+          "scaler.", "slow.", "stop.", "hang.", "groups.opposite", "trainer.drift_alarm")
+# (what was done, where: by the run's name, None: anywhere; why that may pass)
+PASSES = [(re.compile(what), runs, why) for what, runs, why in (
+    # Anywhere.
+    (r".* behind the next", None, "the two lines say the same in either order, and their times are altered along with them: what has to "
+     "come before what, harness/evidence/order.c asks for"),
+    (r".* a micro-batch later", None, "of what is recorded once a step, nobody reads in which micro-batch it lies"),
+    (r"rank\.begin pid .*", None, "a number of the system, for people who look at a core dump"),
+    (r"phase (waited|starved) .*", None, "nanoseconds, which are compared with budgets of milliseconds; they may not shrink, nor be longer than "
+     "the job"),
+    (r"h finish start .*", None, "from when the report counts its times; no verdict has it, and it may not lie behind the first event"),
+    (r"h diagnosis (detect|micro) .*", None, "a time is compared with a budget alone, and may not be longer than the job; in which micro-batch "
+     "something was found is said, and not expected"),
+    (r"h diagnosis victim .*", None, "victims of crashes and hangs are found anew from the record (harness/cell/run.c); of a mismatch they are said, "
+     "and compared where a scenario states them"),
+    (r"schedules: (first schedule last|recv deps altered)", None, "the schedules are as good in another order, and with an order of steps that "
+     "is stricter than needed"),
+    # A run that goes well, but for a pass behind which nothing is reduced.
+    (r"(one|no|no last) (grad\.ready|param\.unused)( less)?", ("equivalence.combined", "uneven.join_checkpoint"), "a micro-batch before the "
+     "last: its gradients are no result, and whether a parameter is unused the whole step decides"),
+    (r"(grad\.ready hash|param\.unused param) .*", ("equivalence.combined", "uneven.join_checkpoint"), "as above"),
+    # Runs that end by a fault, which was found; the altered line adds nothing to what was found, nor takes anything from it.
+    (r"(rank\.holds|rank\.end messages|rank\.error|no rank\.holds|(no last|one) rank\.(holds|error)).*", FAULTY, "a rank that failed: what it still "
+     "holds, and how many messages it came to, is judged of ranks that end well; its other errors say the same"),
+    (r"(no last coll\.(done|post|waited)|coll\.(done out|post in)|grad\.ready|no last grad\.ready|one (grad\.(ready|final)|loss|optimizer\.state|"
+     r"param\.updated) less|grad\.final hash zero|grad\.ready hash zero|bucket\.param|buffer\.synced|join (kind|active|divisor)|revoke rank|op\.skipped|"
+     r"no param\.error|one param\.error).*", FAULTY, "the step in which a fault acted, or one behind it: ranks did not come through it whole, so "
+     "what is there of it, and by whom, is not known beforehand; of what the fault did the verdict is of other lines"),
+    (r"(no h diagnosis|h diagnosis (seq|params) .*|message\.(ahead|astray|behind) .*)", FAULTY, "the checkers find the same culprit in what ranks "
+     "recorded, or the altered number is another one that fits"),
+)]
 FAR = 4294967295  # a number that nothing has
 SCHEDULES = ("equivalence/combined", "value/lost")  # whose dumped schedules are damaged, too
 EVENT = re.compile(r" *\d+ r(\d+)#(\d+) +\d+\.\d+ +\S+ +(\S+)(.*)")
@@ -97,6 +133,19 @@ def altered(value):
     return {"OK": "TIMEOUT"}.get(value, value.replace("sum", "max", 1) if "sum" in value else "")
 
 
+def others(name, value):
+    """[(what, value)] of an argument: what else could stand there."""
+    if name in ("digest", "events", "text"):
+        return
+    yield f"{name} altered", altered(value)
+    if re.fullmatch(r"0{8}[0-9a-f]{8}", value):
+        yield f"{name} low altered", value[:-1] + ("0" if value[-1] == "1" else "1")
+    if re.fullmatch(r"[1-9]\d*", value):
+        yield f"{name} less", str(int(value) - 1)
+    if re.fullmatch(r"\d+(,\d+)+", value):
+        yield f"{name} shorter", value[:value.rindex(",")]
+
+
 def places_of(lines):
     """Where the lines of each kind are."""
     places = {}
@@ -144,8 +193,9 @@ def in_part(lines, known, places=1):
     yield from (one for one in damages(lines, False, new))
     for kind, ats in sorted(places_of(lines).items()):
         for found in ARGUMENT.finditer(lines[ats[-1]]) if kind not in new and not kind.startswith("h ") else []:
-            now = lines[ats[-1]][:found.start(2)] + altered(found.group(2)) + lines[ats[-1]][found.end(2):]
-            yield f"last {kind} {found.group(1)} altered", [*lines[:ats[-1]], now, *lines[ats[-1] + 1:]]
+            for what, value in others(*found.groups()):
+                now = lines[ats[-1]][:found.start(2)] + value + lines[ats[-1]][found.end(2):]
+                yield f"last {kind} {what}", [*lines[:ats[-1]], now, *lines[ats[-1] + 1:]]
         if kind not in new:
             yield from itertools.islice(elsewhere(lines, f"last {kind}", ats[-1]), places)
 
@@ -173,10 +223,10 @@ def damages(lines, is_text, kinds=None):
             name, value = found.groups()
             if name in ("digest", "events", "text"):
                 continue
-            now = altered(value)
-            yield (f"{kind} {name} altered", lines[:middle] + [line[:found.start(2)] + now + line[found.end(2):]] +
-                   lines[middle + 1:])
-            if re.fullmatch(r"[0-9a-f]{16}", value):
+            for what, now in others(name, value):
+                yield (f"{kind} {what}", lines[:middle] + [line[:found.start(2)] + now + line[found.end(2):]] +
+                       lines[middle + 1:])
+            if re.fullmatch(r"[0-9a-f]{16}", value) and value != "0" * 16:
                 yield f"{kind} {name} zero", [*lines[:middle], line[:found.start(2)] + "0" * 16 + line[found.end(2):], *lines[middle + 1:]]
             if kind == "h diagnosis" and kinds is None:
                 yield f"{kind} without {name}", [*lines[:middle], line[:found.start()] + line[found.end():].lstrip(), *lines[middle + 1:]]
@@ -325,6 +375,13 @@ def judged(program, out, made, seconds=0):
     return lines
 
 
+def is_allowed(line):
+    """The record may pass."""
+    run, what = line.split(": PASS", 1)[0].split(", ", 1)
+    what = re.sub(r"^restored, ", "", what)
+    return any((runs is None or run.startswith(runs)) and pattern.fullmatch(re.sub(r"^last ", "", what)) for pattern, runs, _ in PASSES)
+
+
 def difference_of(expected, program, out, made, seconds=0):
     """Lines of a difference with the file."""
     with open(expected, encoding="utf-8") as file:
@@ -339,7 +396,11 @@ def main():
     if "--write" in sys.argv:
         with open(expected, "w", encoding="utf-8") as file:
             file.write("".join(line + "\n" for line in judged(program, out, made)))
-        return 0
+    with open(expected, encoding="utf-8") as file:
+        passed = [line for line in file.read().splitlines() if ": PASS" in line and not is_allowed(line)]
+    print("\n".join(f"passes, and no reason is known: {line}" for line in passed[:50]))
+    if passed or "--write" in sys.argv:
+        return 1 if passed else 0
     different = difference_of(expected, program, out, made)
     print("\n".join(different[:200]))
     print(f"{len(made)} damaged records; what is said of them is {'another thing' if different else 'as expected'}")

@@ -74,7 +74,7 @@ CT_TEST(seam, event_arguments_are_described)
             is_over = arg[0] == '\0';
             CT_CHECK(is_over || strncmp(arg, "op:", 3) == 0 || strncmp(arg, "access:", 7) == 0 ||
                      strncmp(arg, "kind:", 5) == 0 ||
-                     (strchr("uxisp", arg[0]) != NULL && arg[1] == ':'));
+                     (strchr("uxispbhw", arg[0]) != NULL && arg[1] == ':'));
         }
     }
     CT_CHECK_STR(ddp_event_arg(DDP_EVENT_COLL_POST, 0), "u:seq");

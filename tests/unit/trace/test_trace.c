@@ -147,6 +147,10 @@ static uint64_t any_value(const char *format, uint64_t number)
         return number % DDP_ACCESS_COUNT;
     case 'k':
         return number % DDP_RANGE_COUNT;
+    case 'b':
+        return number % 2;
+    case 'w':
+        return UINT32_MAX - number;
     default:
         return strcmp(format, "u:pid") == 0 ? 0 : UINT64_MAX - number;
     }
@@ -410,10 +414,10 @@ CT_TEST(trace, counts_firings)
 CT_TEST(trace, meaningless_entries_are_counted)
 {
     struct harness_trace trace;
-    struct ddp_event_entry ring[4];
+    struct ddp_event_entry ring[7];
 
     memset(ring, 0, sizeof ring);
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 7; i++) {
         ring[i].index = i + 1;
         ring[i].event = DDP_EVENT_LOSS;
         ring[i].arg[0] = 7;
@@ -421,11 +425,45 @@ CT_TEST(trace, meaningless_entries_are_counted)
     ring[0].event = DDP_EVENT_COUNT;
     ring[2].phase = DDP_PHASE_COUNT;
     ring[3].arg[1] = 1; /* a loss has one argument */
+    ring[4].arg[0] = (uint64_t)UINT32_MAX + 1;
+    ring[5].event = DDP_EVENT_GRAD_FINAL;
+    ring[5].arg[2] = 2; /* neither that there is a gradient nor that there is none */
+    ring[6].event = DDP_EVENT_PARAM_UPDATED; /* without a hash */
     harness_trace_init(&trace, ddp_mem_system(), 1, "sim");
-    CT_CHECK_OK(harness_trace_add_ring(&trace, 0, ring, 4, 4));
-    CT_CHECK_EQ_U64(trace.lost_count, 3);
+    CT_CHECK_OK(harness_trace_add_ring(&trace, 0, ring, 7, 7));
+    CT_CHECK_EQ_U64(trace.lost_count, 6);
     CT_CHECK_EQ_U64(trace.event_count, 1);
     harness_trace_fini(&trace);
+}
+
+/* A diagnosis that calls a rank dead which ended by itself blames nobody. */
+CT_TEST(trace, a_diagnosis_is_refuted_by_ends)
+{
+    static const struct {
+        enum harness_verdict verdict;
+        enum harness_end_how how;
+        bool is_kept;
+    } cases[] = {
+        {HARNESS_VERDICT_CRASH_SIGNALED, HARNESS_END_SIGNALED, true},
+        {HARNESS_VERDICT_CRASH_SIGNALED, HARNESS_END_REAPED, true},
+        {HARNESS_VERDICT_CRASH_SIGNALED, HARNESS_END_EXITED, false},
+        {HARNESS_VERDICT_CRASH_SIGNALED, HARNESS_END_NONE, false},
+        {HARNESS_VERDICT_CRASH_EXITED, HARNESS_END_EXITED, true},
+        {HARNESS_VERDICT_CRASH_EXITED, HARNESS_END_SIGNALED, false},
+        {HARNESS_VERDICT_HANG_STOPPED, HARNESS_END_EXITED, true},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct harness_trace trace;
+
+        make_trace(&trace);
+        trace.diagnoses.items[0].verdict = cases[i].verdict;
+        trace.ends[1].how = cases[i].how;
+        harness_trace_refute(&trace);
+        CT_CHECK_EQ_U64(trace.diagnoses.count, cases[i].is_kept ? 1 : 0);
+        CT_CHECK_EQ_U64(trace.refuted_count, cases[i].is_kept ? 0 : 1);
+        harness_trace_fini(&trace);
+    }
 }
 
 /* An entry that was overwritten is counted as lost, not read. */
