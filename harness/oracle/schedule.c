@@ -357,7 +357,8 @@ static int64_t missing_rank(const struct posts *posts, const struct harness_trac
     return -1;
 }
 
-/* The first operation that a rank completed alone. */
+/* The first operation that a rank completed alone. Where a message says that the rank took no part
+ * in it, that is what is found: it says so too when the others had posted by then. */
 static void check_order(const struct posts *posts, uint32_t rank, struct harness_findings *out)
 {
     size_t count = 0;
@@ -371,6 +372,9 @@ static void check_order(const struct posts *posts, uint32_t rank, struct harness
 
         if (is_counted(posts, list[i]) && harness_index_status(arg[3]) == DDP_OK) {
             missing = missing_rank(posts, list[i]);
+        }
+        if (missing >= 0 && harness_usage_is_absent(posts->e, rank, arg[0])) {
+            return;
         }
         if (missing >= 0) {
             begin(posts->e, HARNESS_VERDICT_VALUE_LOST, rank, list[i], out, &finding);

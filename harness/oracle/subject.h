@@ -28,6 +28,9 @@ void harness_usage_blame_ends(const struct harness_emulation *emulation,
  * stays as it is if there was none, or if ranks had posted different operations. */
 void harness_usage_blame_displaced(const struct harness_emulation *emulation,
                                    struct harness_finding *finding);
+/* That is what it says: this rank, of this operation. */
+bool harness_usage_is_absent(const struct harness_emulation *emulation, uint32_t rank,
+                             uint64_t seq);
 
 /* usage_victims.c: the part of the usage oracle about ranks that ended because of others.
  * Of a time-out at time_ns: the culprits, and their place then. The finding has its operation and,

@@ -49,6 +49,14 @@ void harness_usage_blame_ends(const struct harness_emulation *e, struct harness_
         arg[2] > arg[3] ? "what was before it has not come" : "it came again");
 }
 
+/* A rank that posted an operation and went on to a later one: without having sent its part to the
+ * other one, or without having taken what that one had sent. */
+struct absence {
+    uint32_t rank, other;
+    uint64_t seq, later;
+    bool is_sent; /* its part is what is missing */
+};
+
 /* Both posted the operation alike. Who posted something else is the program's finding. */
 static bool is_posted_alike(const struct harness_emulation *e, uint32_t a, uint32_t b, uint64_t seq)
 {
@@ -62,65 +70,88 @@ static bool is_posted_alike(const struct harness_emulation *e, uint32_t a, uint3
 }
 
 /* The rank posted the operation and took no part, or not all of it. */
-static void blame_absent(const struct harness_emulation *e, uint32_t rank, uint64_t seq,
+static void blame_absent(const struct harness_emulation *e, const struct absence *absence,
                          struct harness_finding *finding)
 {
     const struct ddp_event_entry *post =
-        &harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, seq)->entry;
+        &harness_index_with_seq(&e->index, absence->rank, DDP_EVENT_COLL_POST, absence->seq)->entry;
 
     finding->verdict = HARNESS_VERDICT_MISMATCH_MISSING;
-    harness_rank_set_add(&finding->culprits, rank);
+    harness_rank_set_add(&finding->culprits, absence->rank);
     finding->step = post->phase > DDP_PHASE_INIT ? (int32_t)post->step : -1;
     finding->phase = post->phase;
-    harness_subject_set_op(e, seq, finding);
+    harness_subject_set_op(e, absence->seq, finding);
 }
 
-/* One went on to a later operation without having sent its part: what came in its place says so. */
-static void blame_ahead(const struct harness_emulation *e, const struct harness_trace_event *ahead,
-                        struct harness_finding *finding)
+/* What a message that came in another one's place says, whichever came first. */
+static bool find_absence(const struct harness_emulation *e, struct absence *out)
 {
-    const uint64_t *arg = ahead->entry.arg;
-    size_t used = strlen(finding->text);
+    const struct harness_trace_event *ahead = first_event(e, DDP_EVENT_MESSAGE_AHEAD);
+    const struct harness_trace_event *behind = first_event(e, DDP_EVENT_MESSAGE_BEHIND);
+    const bool is_ahead =
+        ahead != NULL && (behind == NULL || ahead->entry.time_ns <= behind->entry.time_ns);
+    const struct harness_trace_event *first = is_ahead ? ahead : behind;
+    const uint64_t *arg;
 
-    if (!is_posted_alike(e, ahead->rank, (uint32_t)arg[1], arg[0]) ||
-        harness_index_with_seq(&e->index, (uint32_t)arg[1], DDP_EVENT_COLL_POST, arg[2]) == NULL) {
-        return;
+    if (first == NULL) {
+        return false;
     }
-    blame_absent(e, (uint32_t)arg[1], arg[0], finding);
-    (void)snprintf(finding->text + used, sizeof(finding->text) - used,
-                   "; rank %llu posted collective %llu and sent no more of it to rank %u, which "
-                   "got a message of its collective %llu instead",
-                   (unsigned long long)arg[1], (unsigned long long)arg[0], ahead->rank,
-                   (unsigned long long)arg[2]);
+    arg = first->entry.arg;
+    *out = is_ahead ? (struct absence){(uint32_t)arg[1], first->rank, arg[0], arg[2], true}
+                    : (struct absence){first->rank, (uint32_t)arg[1], arg[2], arg[0], false};
+    /* One that went on without having sent its part has posted what came in its place. */
+    return is_posted_alike(e, out->rank, out->other, out->seq) &&
+           (!is_ahead ||
+            harness_index_with_seq(&e->index, out->rank, DDP_EVENT_COLL_POST, out->later) != NULL);
 }
 
-/* One went on to a later operation without having taken what was sent to it: that came next. */
-static void blame_behind(const struct harness_emulation *e,
-                         const struct harness_trace_event *behind, struct harness_finding *finding)
+/* Some rank ended so. */
+static bool is_mismatch_reported(const struct harness_emulation *e)
 {
-    const uint64_t *arg = behind->entry.arg;
-    size_t used = strlen(finding->text);
+    for (uint32_t r = 0; r < e->world; r++) {
+        size_t count = 0;
+        const struct harness_trace_event *const *list =
+            harness_index_list(&e->index, r, DDP_EVENT_RANK_ERROR, &count);
 
-    if (!is_posted_alike(e, behind->rank, (uint32_t)arg[1], arg[2])) {
-        return;
+        for (size_t i = 0; i < count; i++) {
+            if (harness_index_status(list[i]->entry.arg[0]) == DDP_E_MISMATCH) {
+                return true;
+            }
+        }
     }
-    blame_absent(e, behind->rank, arg[2], finding);
-    (void)snprintf(finding->text + used, sizeof(finding->text) - used,
-                   "; rank %u posted collective %llu and went on to %llu without what rank %llu "
-                   "had sent it",
-                   behind->rank, (unsigned long long)arg[2], (unsigned long long)arg[0],
-                   (unsigned long long)arg[1]);
+    return false;
+}
+
+bool harness_usage_is_absent(const struct harness_emulation *e, uint32_t rank, uint64_t seq)
+{
+    struct absence absence;
+
+    return find_absence(e, &absence) && absence.rank == rank && absence.seq == seq &&
+           is_mismatch_reported(e);
 }
 
 void harness_usage_blame_displaced(const struct harness_emulation *e,
                                    struct harness_finding *finding)
 {
-    const struct harness_trace_event *ahead = first_event(e, DDP_EVENT_MESSAGE_AHEAD);
-    const struct harness_trace_event *behind = first_event(e, DDP_EVENT_MESSAGE_BEHIND);
+    struct absence absence;
+    size_t used = strlen(finding->text);
+    char *end = finding->text + used;
 
-    if (ahead != NULL && (behind == NULL || ahead->entry.time_ns <= behind->entry.time_ns)) {
-        blame_ahead(e, ahead, finding);
-    } else if (behind != NULL) {
-        blame_behind(e, behind, finding);
+    if (!find_absence(e, &absence)) {
+        return;
+    }
+    blame_absent(e, &absence, finding);
+    if (absence.is_sent) {
+        (void)snprintf(end, sizeof(finding->text) - used,
+                       "; rank %u posted collective %llu and sent no more of it to rank %u, which "
+                       "got a message of its collective %llu instead",
+                       absence.rank, (unsigned long long)absence.seq, absence.other,
+                       (unsigned long long)absence.later);
+    } else {
+        (void)snprintf(end, sizeof(finding->text) - used,
+                       "; rank %u posted collective %llu and went on to %llu without what rank %u "
+                       "had sent it",
+                       absence.rank, (unsigned long long)absence.seq,
+                       (unsigned long long)absence.later, absence.other);
     }
 }
