@@ -81,7 +81,7 @@ static ddp_status run_stages(struct harness_cell *cell, json_t **out, struct ddp
         return judge(cell, &restore, out);
     }
     DDP_TRY(harness_stage_check(cell, NULL, err));
-    DDP_TRY(harness_stage_describe(cell, err));
+    DDP_TRY(harness_stage_describe(cell, NULL, err));
     DDP_TRY(harness_stage_restore(cell, &restore, err));
     return judge(cell, &restore, out);
 }

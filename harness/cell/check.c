@@ -37,6 +37,7 @@ static ddp_status check_restore(struct harness_cell *cell, struct harness_restor
     DDP_TRY(harness_stage_prepare(&second, err));
     DDP_TRY(read_record(&second, err));
     DDP_TRY(harness_stage_check(&second, cell, err));
+    DDP_TRY(harness_stage_describe_recorded(&second, cell, err));
     out->is_run = true;
     DDP_TRY(harness_stage_conclude(&second, out));
     harness_stage_adopt_gap(cell, &second);
@@ -59,7 +60,7 @@ static ddp_status check_cell(struct harness_cell *cell, json_t **out, struct ddp
     DDP_ASSERT(harness_launcher_parse(cell->trace.launcher, &cell->config.launcher) == DDP_OK);
     cell->config.seed = cell->trace.seed;
     DDP_TRY(harness_stage_check(cell, NULL, err));
-    DDP_TRY(harness_stage_describe_recorded(cell, err));
+    DDP_TRY(harness_stage_describe_recorded(cell, NULL, err));
     DDP_TRY(check_restore(cell, &restore, err));
     DDP_TRY(harness_stage_facts(cell, &restore, &facts));
     harness_judge(&cell->plan, &cell->findings, &facts, &judgement);

@@ -255,6 +255,29 @@ static ddp_status copy_checkpoint(struct harness_cell *cell, const char *from, c
     return status;
 }
 
+ddp_status harness_stage_give_again(struct harness_cell *second, const char *run_dir,
+                                    struct ddp_err *err)
+{
+    struct ddp_files *files = harness_stage_files(&second->config);
+    void *data = NULL;
+    size_t size_bytes = 0;
+    ddp_status status;
+
+    DDP_TRY(harness_stage_make_dirs(&second->config, run_dir, err));
+    status = files->ops->read_all(
+        files, harness_stage_path(second->mem, second->run_dir, "given.safetensors"), second->mem,
+        &data, &size_bytes, err);
+    if (status == DDP_E_NOT_FOUND) {
+        return DDP_OK; /* there was none for the first time, either */
+    }
+    DDP_TRY(status);
+    status = ddp_files_write_atomic(
+        files, harness_stage_path(second->mem, run_dir, "checkpoint.safetensors"), data, size_bytes,
+        err);
+    ddp_mem_free(second->mem, data);
+    return status;
+}
+
 /* Steps completed in the checkpoint, as the judge's own reader finds them in its metadata; 0: they
  * cannot be read. What the core makes of the file is for the restore run to show. */
 static ddp_status checkpoint_steps(struct harness_cell *cell, const char *path, uint32_t *out)
@@ -305,15 +328,19 @@ static const struct harness_finding *reason_of(const struct harness_findings *fi
     return first;
 }
 
-/* A rank that did not load the checkpoint posts the steps before it, too; and by the state of its
- * hook a rank decides what it posts. */
+/* A rank that did not load the checkpoint posts the steps before it, too; by the state of its hook
+ * a rank decides what it posts; and what was not restored is saved so again. */
 static bool is_of_unloaded(const struct harness_plan *plan, const struct harness_finding *reason,
                            const struct harness_finding *finding)
 {
+    const enum harness_family family = harness_verdict_family(finding->verdict);
+    const bool is_posted_so = reason->mode == HARNESS_MODE_PROVABLE ||
+                              plan->job.hook == HARNESS_HOOK_LOCAL_SGD ||
+                              plan->job.hook == HARNESS_HOOK_POWERSGD;
+
     return reason->verdict == HARNESS_VERDICT_CHECKPOINT_STATE &&
-           (reason->mode == HARNESS_MODE_PROVABLE || plan->job.hook == HARNESS_HOOK_LOCAL_SGD ||
-            plan->job.hook == HARNESS_HOOK_POWERSGD) &&
-           harness_verdict_family(finding->verdict) == HARNESS_FAMILY_MISMATCH &&
+           (family == HARNESS_FAMILY_CHECKPOINT ||
+            (family == HARNESS_FAMILY_MISMATCH && is_posted_so)) &&
            harness_rank_set_is_subset(&finding->culprits, &reason->culprits);
 }
 
@@ -459,6 +486,7 @@ ddp_status harness_stage_restore(struct harness_cell *cell, struct harness_resto
     DDP_TRY(harness_stage_prepare(&second, err));
     DDP_TRY(harness_stage_launch(&second, &rank, err));
     DDP_TRY(harness_stage_check(&second, cell, err));
+    DDP_TRY(harness_stage_describe(&second, cell, err));
     out->is_run = true;
     DDP_TRY(harness_stage_conclude(&second, out));
     harness_stage_adopt_gap(cell, &second);

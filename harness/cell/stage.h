@@ -105,10 +105,18 @@ ddp_status harness_stage_check_part(struct harness_cell *cell, const struct harn
  * NULL. */
 ddp_status harness_stage_check(struct harness_cell *cell, const struct harness_cell *first,
                                struct ddp_err *err);
-/* describe.c: if something differs, repeat the run for its tensors, and judge again from there. */
-ddp_status harness_stage_describe(struct harness_cell *cell, struct ddp_err *err);
+/* describe.c: if something differs, repeat the run for its tensors, and judge again from there.
+ * first: as above. */
+ddp_status harness_stage_describe(struct harness_cell *cell, const struct harness_cell *first,
+                                  struct ddp_err *err);
 /* The same from what earlier repetitions left in the run folder. */
-ddp_status harness_stage_describe_recorded(struct harness_cell *cell, struct ddp_err *err);
+ddp_status harness_stage_describe_recorded(struct harness_cell *cell,
+                                           const struct harness_cell *first, struct ddp_err *err);
+
+/* restore.c: the checkpoint that a restore run was given, once more into run_dir, for a repetition.
+ */
+ddp_status harness_stage_give_again(struct harness_cell *second, const char *run_dir,
+                                    struct ddp_err *err);
 
 /* What the restore run showed. Zero-initialise. */
 struct harness_restore_result {

@@ -31,14 +31,6 @@ static void move(struct harness_fault *fault)
     }
 }
 
-/* Sums that all ranks have wrong name nobody, without their tensors, of which a restore run keeps
- * none. */
-static bool is_of_all(const struct harness_fault *fault)
-{
-    return fault->action.kind == HARNESS_ACTION_SKIP &&
-           fault->point == DDP_FAULT_POINT_COLLECTIVE_ENQUEUE;
-}
-
 /* Now and then while it loads the checkpoint, as far as that is known of the action. */
 static void move_to_load(struct harness_draw *draw, struct harness_fault *fault)
 {
@@ -72,8 +64,7 @@ static bool move_fault(struct harness_draw *draw, const struct harness_grammar_j
 
     move(&moved);
     move_to_load(draw, &moved);
-    if (from == steps || is_of_all(&moved) ||
-        harness_grammar_place(job, moved.point) == HARNESS_GRAMMAR_AT_CHECKPOINT) {
+    if (from == steps || harness_grammar_place(job, moved.point) == HARNESS_GRAMMAR_AT_CHECKPOINT) {
         return false; /* it saves none any more */
     }
     if (moved.at.step >= 0) {
@@ -105,7 +96,7 @@ static void add_fault(struct harness_draw *draw, const struct harness_grammar_jo
     }
     faults[0] = plan->faults[0];
     plan->faults = faults;
-    if (harness_draw_fault(&site) && !is_of_all(&faults[1])) {
+    if (harness_draw_fault(&site)) {
         move(&faults[1]);
         plan->fault_count = 2;
     }

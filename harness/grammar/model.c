@@ -159,22 +159,17 @@ static ddp_status add_combination(const struct combination *all, struct ddp_mem 
     return DDP_OK;
 }
 
-/* In a restore run, values that are wrong are told by their hashes: not what they are instead.
- * Those of all ranks may be of a checkpoint that was not loaded, in its first step; and a rank with
- * another model refuses what it is given, before anybody compares models. */
-static size_t restore_answers(struct harness_answer *answers, size_t count)
+/* In a restore run, a rank with another model refuses what it is given, before anybody compares
+ * models; and where all ranks are one, what it has may be of a checkpoint that was not loaded. */
+static size_t restore_answers(uint32_t ranks, struct harness_answer *answers, size_t count)
 {
     bool is_value = false;
     bool is_model = false;
 
     for (size_t i = 0; i < count; i++) {
         is_model = is_model || answers[i].verdict == HARNESS_VERDICT_MISMATCH_MODEL;
-        if (harness_verdict_family(answers[i].verdict) == HARNESS_FAMILY_VALUE) {
-            is_value = true;
-            answers[i].verdict = answers[i].verdict == HARNESS_VERDICT_VALUE_DIVERGED
-                                     ? answers[i].verdict
-                                     : HARNESS_VERDICT_VALUE_CORRUPTED;
-        }
+        is_value = is_value || (ranks == 1 &&
+                                harness_verdict_family(answers[i].verdict) == HARNESS_FAMILY_VALUE);
     }
     if ((is_value || is_model) && count < HARNESS_ANSWERS_MAX) {
         answers[count++] = (struct harness_answer){
@@ -204,7 +199,7 @@ ddp_status harness_model_of(const struct harness_plan *plan, struct ddp_mem *mem
             return ddp_err_set(err, DDP_E_UNSUPPORTED, "the model has no answer to fault %u", i);
         }
         if (harness_plan_run_of(&plan->faults[i]) == HARNESS_RUN_RESTORE) {
-            all.counts[i] = restore_answers(all.answers[i], all.counts[i]);
+            all.counts[i] = restore_answers(plan->job.ranks, all.answers[i], all.counts[i]);
         }
     }
     do {

@@ -283,31 +283,6 @@ static bool is_failed_with(const struct harness_paths *paths, const struct harne
     return !is_own_failure(b) && (is_of_that_rank(paths, a, b) || is_blocked(paths, a, b));
 }
 
-/* A rank that leaves out the rest of a step writes no checkpoint after it. */
-static bool is_not_reached(const struct harness_paths *paths, const struct harness_finding *a,
-                           const struct harness_finding *b)
-{
-    (void)paths;
-    return b->verdict == HARNESS_VERDICT_CHECKPOINT_STALE && a->step >= 0 && a->step == b->step &&
-           harness_path_is_of(b, a);
-}
-
-/* A rank that left a step out saves buffers, and a count, of one step fewer; under join all that go
- * on may have them from another rank. All else in the file is judged from what was recorded. */
-static bool is_saved_so(const struct harness_paths *paths, const struct harness_finding *a,
-                        const struct harness_finding *b)
-{
-    bool is_in_data = a->verdict == HARNESS_VERDICT_DATA_MISSING;
-    bool is_missing = a->verdict == HARNESS_VERDICT_MISMATCH_MISSING || is_in_data;
-    bool is_handed_on = is_in_data && paths->plan->job.join.is_set &&
-                        paths->plan->job.broadcast_buffers && harness_path_is_ahead(paths, a, true);
-
-    return is_missing && b->verdict == HARNESS_VERDICT_CHECKPOINT_CORRUPTED &&
-           !harness_rank_set_is_empty(&b->culprits) && b->params.count == 0 &&
-           (is_handed_on || harness_value_is_hook_behind(paths, a, b) ||
-            harness_path_is_step_left_out(paths, a, b));
-}
-
 /* Ranks that wait for a group that is not whole. */
 static bool is_ungrouped(const struct harness_paths *paths, const struct harness_finding *a,
                          const struct harness_finding *b)
@@ -467,10 +442,10 @@ static const struct {
     {KIND_WAIT, KIND_WAIT, is_held_up, "its device holds the others up"},
     {KIND_WAIT, KIND_WAIT, is_seen_live, "the same wait"},
     {KIND_WAIT, KIND_WAIT, is_given_up, "the others gave up waiting for it"},
-    {KIND_SAMPLES, KIND_FILE, is_not_reached, "that rank left the step out"},
-    {KIND_OPERATION, KIND_FILE, is_not_reached, "that rank left the step out"},
-    {KIND_SAMPLES, KIND_FILE, is_saved_so, "that rank left the step out"},
-    {KIND_OPERATION, KIND_FILE, is_saved_so, "that rank left the step out"},
+    {KIND_SAMPLES, KIND_FILE, harness_path_is_not_reached, "that rank left the step out"},
+    {KIND_OPERATION, KIND_FILE, harness_path_is_not_reached, "that rank left the step out"},
+    {KIND_SAMPLES, KIND_FILE, harness_path_is_saved_so, "that rank left the step out"},
+    {KIND_OPERATION, KIND_FILE, harness_path_is_saved_so, "that rank left the step out"},
 };
 
 static const char *find_path(const struct harness_paths *paths, const struct harness_finding *a,

@@ -116,6 +116,15 @@ bool harness_path_is_ahead(const struct harness_paths *paths, const struct harne
 bool harness_path_is_broken_off(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b);
 
+/* path_file.c */
+/* a: operations, or samples, that a rank left out. b: the checkpoint of that step is not there, or
+ * the rank's model is what it was before. */
+bool harness_path_is_not_reached(const struct harness_paths *paths, const struct harness_finding *a,
+                                 const struct harness_finding *b);
+/* b: what it saved. */
+bool harness_path_is_saved_so(const struct harness_paths *paths, const struct harness_finding *a,
+                              const struct harness_finding *b);
+
 #ifdef __cplusplus
 }
 #endif

@@ -158,7 +158,7 @@ static bool is_of_state(const struct harness_emulation *e,
             difference->stage != HARNESS_STAGE_FINAL);
 }
 
-/* Of a value: the oracle whose stage it is, and its verdict. The tensors are not at hand. */
+/* Of a value: the oracle whose stage it is, and its verdict. */
 static void begin(const struct harness_emulation *e, const struct harness_difference *difference,
                   struct ddp_mem *mem, struct harness_finding *out)
 {
