@@ -25,6 +25,29 @@ static ddp_status check_again(struct harness_cell *cell, const struct harness_ce
     return DDP_OK;
 }
 
+/* The checkpoint that a restore run was given, once more into run_dir. */
+static ddp_status give_again(struct harness_cell *second, const char *run_dir, struct ddp_err *err)
+{
+    struct ddp_files *files = harness_stage_files(&second->config);
+    void *data = NULL;
+    size_t size_bytes = 0;
+    ddp_status status;
+
+    DDP_TRY(harness_stage_make_dirs(&second->config, run_dir, err));
+    status = files->ops->read_all(
+        files, harness_stage_path(second->mem, second->run_dir, "given.safetensors"), second->mem,
+        &data, &size_bytes, err);
+    if (status == DDP_E_NOT_FOUND) {
+        return DDP_OK; /* there was none for the first time, either */
+    }
+    DDP_TRY(status);
+    status = ddp_files_write_atomic(
+        files, harness_stage_path(second->mem, run_dir, "checkpoint.safetensors"), data, size_bytes,
+        err);
+    ddp_mem_free(second->mem, data);
+    return status;
+}
+
 /* A restored run is repeated from the checkpoint that it was given. */
 static ddp_status replay(struct harness_cell *cell, const struct harness_cell *first,
                          const struct harness_hashes *wanted, struct ddp_err *err)
@@ -39,7 +62,7 @@ static ddp_status replay(struct harness_cell *cell, const struct harness_cell *f
     memset(&again.trace, 0, sizeof again.trace);
     again.run_dir = harness_stage_path(cell->mem, cell->run_dir, "replay");
     if (first != NULL) {
-        DDP_TRY(harness_stage_give_again(cell, again.run_dir, err));
+        DDP_TRY(give_again(cell, again.run_dir, err));
     }
     status = harness_stage_launch(&again, &rank, err);
     harness_trace_fini(&again.trace);

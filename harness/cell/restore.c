@@ -255,29 +255,6 @@ static ddp_status copy_checkpoint(struct harness_cell *cell, const char *from, c
     return status;
 }
 
-ddp_status harness_stage_give_again(struct harness_cell *second, const char *run_dir,
-                                    struct ddp_err *err)
-{
-    struct ddp_files *files = harness_stage_files(&second->config);
-    void *data = NULL;
-    size_t size_bytes = 0;
-    ddp_status status;
-
-    DDP_TRY(harness_stage_make_dirs(&second->config, run_dir, err));
-    status = files->ops->read_all(
-        files, harness_stage_path(second->mem, second->run_dir, "given.safetensors"), second->mem,
-        &data, &size_bytes, err);
-    if (status == DDP_E_NOT_FOUND) {
-        return DDP_OK; /* there was none for the first time, either */
-    }
-    DDP_TRY(status);
-    status = ddp_files_write_atomic(
-        files, harness_stage_path(second->mem, run_dir, "checkpoint.safetensors"), data, size_bytes,
-        err);
-    ddp_mem_free(second->mem, data);
-    return status;
-}
-
 /* Steps completed in the checkpoint, as the judge's own reader finds them in its metadata; 0: they
  * cannot be read. What the core makes of the file is for the restore run to show. */
 static ddp_status checkpoint_steps(struct harness_cell *cell, const char *path, uint32_t *out)

@@ -113,11 +113,6 @@ ddp_status harness_stage_describe(struct harness_cell *cell, const struct harnes
 ddp_status harness_stage_describe_recorded(struct harness_cell *cell,
                                            const struct harness_cell *first, struct ddp_err *err);
 
-/* restore.c: the checkpoint that a restore run was given, once more into run_dir, for a repetition.
- */
-ddp_status harness_stage_give_again(struct harness_cell *second, const char *run_dir,
-                                    struct ddp_err *err);
-
 /* What the restore run showed. Zero-initialise. */
 struct harness_restore_result {
     bool is_run;
