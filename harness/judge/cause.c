@@ -283,6 +283,15 @@ static bool is_failed_with(const struct harness_paths *paths, const struct harne
     return !is_own_failure(b) && (is_of_that_rank(paths, a, b) || is_blocked(paths, a, b));
 }
 
+/* A rank whose pass was broken off by its own failure says that it is not over. */
+static bool is_broken_off(const struct harness_paths *paths, const struct harness_finding *a,
+                          const struct harness_finding *b)
+{
+    (void)paths;
+    return a->status == DDP_E_INJECTED && b->status == DDP_E_STATE && harness_path_is_of(b, a) &&
+           harness_path_is_in_time(a, b);
+}
+
 /* Ranks that wait for a group that is not whole. */
 static bool is_ungrouped(const struct harness_paths *paths, const struct harness_finding *a,
                          const struct harness_finding *b)
@@ -435,7 +444,7 @@ static const struct {
     {KIND_VALUE, KIND_REPORT, is_left_out, "that rank took no part in the operation"},
     {KIND_FAILURE, KIND_FAILURE, is_without_host, "that one hosts the store"},
     {KIND_FAILURE, KIND_WAIT, is_without_host, "that one hosts the store"},
-    {KIND_FAILURE, KIND_FAILURE, harness_path_is_broken_off, "that rank's pass was broken off"},
+    {KIND_FAILURE, KIND_FAILURE, is_broken_off, "that rank's pass was broken off"},
     {KIND_FAILURE, KIND_FAILURE, is_failed_beside, "it failed in a collective with that rank"},
     {KIND_FAILURE, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_FAILURE, KIND_WAIT, is_unmet, "that rank did not come any more"},

@@ -112,10 +112,6 @@ bool harness_path_is_step_left_out(const struct harness_paths *paths,
 bool harness_path_is_ahead(const struct harness_paths *paths, const struct harness_finding *a,
                            bool is_training);
 
-/* A rank whose pass was broken off by its own failure says that it is not over. */
-bool harness_path_is_broken_off(const struct harness_paths *paths, const struct harness_finding *a,
-                                const struct harness_finding *b);
-
 /* path_file.c */
 /* a: operations, or samples, that a rank left out. b: the checkpoint of that step is not there, or
  * the rank's model is what it was before. */

@@ -44,12 +44,3 @@ bool harness_path_is_deserted(const struct harness_paths *paths, const struct ha
     return is_inside && b->verdict == HARNESS_VERDICT_HANG_CYCLE &&
            paths->plan->job.groups.count > 0 && harness_path_is_common(a, b);
 }
-
-bool harness_path_is_broken_off(const struct harness_paths *paths, const struct harness_finding *a,
-                                const struct harness_finding *b)
-{
-    (void)paths;
-    DDP_ASSERT(a != b);
-    return a->status == DDP_E_INJECTED && b->status == DDP_E_STATE && harness_path_is_of(b, a) &&
-           harness_path_is_in_time(a, b);
-}
