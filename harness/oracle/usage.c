@@ -50,17 +50,29 @@ struct reports {
     bool is_any;
     struct harness_rank_set raised;   /* ranks that detected the error, or that it names */
     struct harness_rank_set reported; /* ranks that ended with it */
-    int32_t step;                     /* of the earliest report */
+    bool is_own;                      /* a rank that the error names reported it */
+    int32_t step;                     /* of the earliest such report, else of the earliest one */
+    uint64_t step_ns;                 /* when that was */
     uint64_t seq;                     /* of the earliest collective in which it was met; 0: none */
     uint64_t time_ns;                 /* of the earliest report */
 };
 
+/* Ranks that were told of the error may say so before the one that told them, and in the step
+ * before. */
 static void note(struct reports *reports, const struct harness_trace_event *event,
                  int64_t raised_by)
 {
+    const bool is_own = raised_by == (int64_t)event->rank;
+    const bool is_better =
+        is_own != reports->is_own ? is_own : event->entry.time_ns < reports->step_ns;
+
     if (!reports->is_any || event->entry.time_ns < reports->time_ns) {
         reports->time_ns = event->entry.time_ns;
+    }
+    if (!reports->is_any || is_better) {
+        reports->is_own = is_own;
         reports->step = (int32_t)event->entry.step;
+        reports->step_ns = event->entry.time_ns;
     }
     reports->is_any = true;
     harness_rank_set_add(&reports->reported, event->rank);
@@ -80,7 +92,7 @@ static void note_detail(struct reports *reports, ddp_status status, uint64_t det
 }
 
 /* rank.error: status, peer (who is to blame, or -1), cause, detail. What was revoked, whoever was
- * told so reports, too, and after the rank that revoked it. */
+ * told so reports, too. */
 static void gather_rank(const struct harness_emulation *e, uint32_t rank, ddp_status status,
                         struct reports *reports)
 {

@@ -352,6 +352,23 @@ CT_TEST(oracle, unused_parameter_names_rank_and_parameters)
     oracle_job_close(&job);
 }
 
+/* Whoever is told of the error may say so first, a step earlier: it is in the step of the rank that
+ * it names. */
+CT_TEST(oracle, error_is_of_the_step_of_the_rank_that_it_names)
+{
+    struct oracle_job job;
+    const uint64_t told[5] = {(uint32_t)DDP_E_READY_TWICE, 1, (uint32_t)DDP_E_REVOKED, 2, 0};
+    const uint64_t own[5] = {(uint32_t)DDP_E_READY_TWICE, 1, (uint32_t)DDP_E_READY_TWICE, 2, 0};
+
+    OPEN_AND_RUN(job, false);
+    oracle_job_add_event(&job, 0, DDP_EVENT_RANK_ERROR, ORACLE_JOB_STEPS, told);
+    oracle_job_add_event(&job, 1, DDP_EVENT_RANK_ERROR, ORACLE_JOB_STEPS + 1, own);
+    CT_REQUIRE(oracle_job_check(&job));
+    CT_CHECK(check_finding(&job, HARNESS_ORACLE_USAGE, HARNESS_VERDICT_USAGE_READY_TWICE, 1,
+                           ORACLE_JOB_STEPS + 1) != NULL);
+    oracle_job_close(&job);
+}
+
 /* A peer's death and a revocation are what victims say: no finding. */
 CT_TEST(oracle, victims_statuses_are_no_findings)
 {
