@@ -1,6 +1,5 @@
 /* run: every cell of every scenario, on every driver asked for. */
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,19 +191,6 @@ static bool make_dated_dir(struct run *run, const struct tm *parts)
     return error == 0;
 }
 
-/* A worker that was ended in the middle of an atomic write leaves its temporary file. */
-static int remove_temporary(const char *path, const struct stat *info, int type, struct FTW *walk)
-{
-    size_t size = strlen(path);
-
-    (void)info;
-    (void)walk;
-    if (type == FTW_F && size > 4 && strcmp(path + size - 4, ".tmp") == 0) {
-        (void)unlink(path);
-    }
-    return 0;
-}
-
 /* Cells that a signal, or the first failure (signal_number 0), has kept from their end are skipped,
  * and the folders of those that had begun are tidied. Returns how many had ended. */
 static size_t give_up_rest(struct run *run, int signal_number)
@@ -224,7 +210,7 @@ static size_t give_up_rest(struct run *run, int signal_number)
             continue;
         }
         if (task->was_begun) {
-            (void)nftw(task->run_dir, remove_temporary, 16, FTW_PHYS);
+            cli_task_tidy(task);
         }
         json_decref(task->verdict);
         task->verdict =

@@ -7,6 +7,7 @@
 #include "harness/cli/pool.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -208,6 +209,23 @@ static void start(struct pool *pool, struct worker *worker)
     }
 }
 
+static int remove_temporary(const char *path, const struct stat *info, int type, struct FTW *walk)
+{
+    size_t size = strlen(path);
+
+    (void)info;
+    (void)walk;
+    if (type == FTW_F && size > 4 && strcmp(path + size - 4, ".tmp") == 0) {
+        (void)unlink(path);
+    }
+    return 0;
+}
+
+void cli_task_tidy(const struct cli_task *task)
+{
+    (void)nftw(task->run_dir, remove_temporary, 16, FTW_PHYS);
+}
+
 /* A task that its worker is no longer at: fetch its verdict. `ended_ns` is 0 if the worker ended
  * in the middle of it. */
 static void finish(struct cli_task *task, uint64_t started_ns, uint64_t ended_ns, int wait_status)
@@ -224,6 +242,7 @@ static void finish(struct cli_task *task, uint64_t started_ns, uint64_t ended_ns
     if (WIFSIGNALED(wait_status)) {
         (void)snprintf(text, sizeof text, "the harness itself ended by signal %d (%s)",
                        WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
+        cli_task_tidy(task);
     } else if (WEXITSTATUS(wait_status) != 0) {
         (void)snprintf(text, sizeof text, "the harness itself exited with status %d",
                        WEXITSTATUS(wait_status));

@@ -45,4 +45,7 @@ DDP_MUST_USE ddp_status cli_pool_run(struct cli_task *tasks, size_t task_count,
                                      const struct cli_pool_config *config, int *out_interrupt,
                                      struct ddp_err *err);
 
+/* Removes the temporary file of a worker that was ended in the middle of an atomic write. */
+void cli_task_tidy(const struct cli_task *task);
+
 #endif
