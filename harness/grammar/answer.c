@@ -93,6 +93,21 @@ static bool is_drift_due(const struct harness_answers *answers)
     return every > 0 && (answers->step + 1) % every == 0;
 }
 
+/* Only the last micro-batch reduces; and nobody may ask for the hook's state before that. */
+static void skip_loss(struct harness_answers *answers)
+{
+    const struct harness_job *job = answers->job->job;
+
+    if (answers->fault->at.micro == (int64_t)job->micro_batches - 1 &&
+        !harness_program_is_hook_gathered(job, (uint64_t)answers->step + 1)) {
+        harness_answers_add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
+        /* Nobody may look for drift in the middle of a pass. */
+        if (is_drift_due(answers)) {
+            harness_answers_add(answers, HARNESS_VERDICT_CRASH_EXITED);
+        }
+    }
+}
+
 static void skip(struct harness_answers *answers)
 {
     const struct harness_job *job = answers->job->job;
@@ -112,16 +127,7 @@ static void skip(struct harness_answers *answers)
         }
         break;
     case DDP_FAULT_POINT_LOSS:
-        /* Only the last micro-batch reduces; and nobody may ask for the hook's state before that.
-         */
-        if (answers->fault->at.micro == (int64_t)job->micro_batches - 1 &&
-            !harness_program_is_hook_gathered(job, (uint64_t)answers->step + 1)) {
-            harness_answers_add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
-            /* Nobody may look for drift in the middle of a pass. */
-            if (is_drift_due(answers)) {
-                harness_answers_add(answers, HARNESS_VERDICT_CRASH_EXITED);
-            }
-        }
+        skip_loss(answers);
         break;
     case DDP_FAULT_POINT_BUCKET_LAUNCH:
     case DDP_FAULT_POINT_COLLECTIVE_PRE:

@@ -62,6 +62,11 @@ static enum harness_grammar_place special_place(const struct harness_job *job,
     return is_here ? HARNESS_GRAMMAR_AT_TIMES : HARNESS_GRAMMAR_NOWHERE;
 }
 
+static enum harness_grammar_place only_if(bool is_so, enum harness_grammar_place place)
+{
+    return is_so ? place : HARNESS_GRAMMAR_NOWHERE;
+}
+
 enum harness_grammar_place harness_grammar_place(const struct harness_grammar_job *job,
                                                  enum ddp_fault_point point)
 {
@@ -73,16 +78,13 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
         return HARNESS_GRAMMAR_AT_START;
     case DDP_FAULT_POINT_MODEL_BUILD:
         /* It offers hidden layers; whoever differs is plain from three ranks on. */
-        return job->layer_count > 1 && job->job->ranks > 2 ? HARNESS_GRAMMAR_AT_START
-                                                           : HARNESS_GRAMMAR_NOWHERE;
+        return only_if(job->layer_count > 1 && job->job->ranks > 2, HARNESS_GRAMMAR_AT_START);
     case DDP_FAULT_POINT_CONFIG:
         /* Strict semantics compare configurations; the plan says who differs. */
-        return job->job->semantics == HARNESS_SEMANTICS_STRICT && job->job->ranks > 1
-                   ? HARNESS_GRAMMAR_AT_START
-                   : HARNESS_GRAMMAR_NOWHERE;
+        return only_if(job->job->semantics == HARNESS_SEMANTICS_STRICT && job->job->ranks > 1,
+                       HARNESS_GRAMMAR_AT_START);
     case DDP_FAULT_POINT_MODEL_BUFFERS:
-        return job->has_buffers && job->job->ranks > 1 ? HARNESS_GRAMMAR_AT_START
-                                                       : HARNESS_GRAMMAR_NOWHERE;
+        return only_if(job->has_buffers && job->job->ranks > 1, HARNESS_GRAMMAR_AT_START);
     case DDP_FAULT_POINT_STEP_BEGIN:
     case DDP_FAULT_POINT_OPTIMIZER_PRE:
         return HARNESS_GRAMMAR_AT_STEP;
@@ -100,7 +102,7 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
     case DDP_FAULT_POINT_PARAM_UPDATED:
         return HARNESS_GRAMMAR_AT_PARAM;
     case DDP_FAULT_POINT_OPTIMIZER_STATE:
-        return has_state(job->job) ? HARNESS_GRAMMAR_AT_PARAM : HARNESS_GRAMMAR_NOWHERE;
+        return only_if(has_state(job->job), HARNESS_GRAMMAR_AT_PARAM);
     case DDP_FAULT_POINT_BUCKET_LAUNCH:
     case DDP_FAULT_POINT_COLLECTIVE_PRE:
     case DDP_FAULT_POINT_COLLECTIVE_ENQUEUE:
@@ -109,20 +111,18 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
     case DDP_FAULT_POINT_BUCKET_UNFLATTEN:
         return HARNESS_GRAMMAR_AT_BUCKET;
     case DDP_FAULT_POINT_USED_MAP:
-        return job->job->find_unused_parameters ? HARNESS_GRAMMAR_AT_STEP : HARNESS_GRAMMAR_NOWHERE;
+        return only_if(job->job->find_unused_parameters, HARNESS_GRAMMAR_AT_STEP);
     case DDP_FAULT_POINT_BUFFER_SYNC:
-        return job->has_buffers && job->job->broadcast_buffers ? HARNESS_GRAMMAR_AT_STEP
-                                                               : HARNESS_GRAMMAR_NOWHERE;
+        return only_if(job->has_buffers && job->job->broadcast_buffers, HARNESS_GRAMMAR_AT_STEP);
     case DDP_FAULT_POINT_CHECKPOINT_WRITE:
     case DDP_FAULT_POINT_CHECKPOINT_FSYNC:
     case DDP_FAULT_POINT_CHECKPOINT_RENAME:
     case DDP_FAULT_POINT_CHECKPOINT_KEY:
-        return job->job->checkpoint_every > 0 ? HARNESS_GRAMMAR_AT_CHECKPOINT
-                                              : HARNESS_GRAMMAR_NOWHERE;
+        return only_if(job->job->checkpoint_every > 0, HARNESS_GRAMMAR_AT_CHECKPOINT);
     case DDP_FAULT_POINT_TEARDOWN:
         return HARNESS_GRAMMAR_AT_END;
     case DDP_FAULT_POINT_CHECKPOINT_LOAD:
-        return job->job->checkpoint_every > 0 ? HARNESS_GRAMMAR_AT_LOAD : HARNESS_GRAMMAR_NOWHERE;
+        return only_if(job->job->checkpoint_every > 0, HARNESS_GRAMMAR_AT_LOAD);
     /* Not drawn: data/epoch (only where data is used more than once), collective/schedule (where a
      * schedule is compiled depends on what was before), recovery (after a loss, which is the one
      * fault there), and those of NCCL, MPI and cards. */
