@@ -12,7 +12,7 @@ fail() {
 }
 exists() { # NAME
     case $1 in
-    unit_*\ *.*)
+    unit_*\ *.* | cli_*\ *.*)
         case=${1#* }
         grep -rqs "CT_TEST(${case%%.*}, ${case#*.})" tests/unit tests/cli
         ;;
