@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "harness/lab/bench.h"
@@ -31,7 +31,7 @@ static bool follow_host(const struct harness_lab_shared *shared)
     pthread_t thread;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* mpirun is ended: so are its ranks */
-    fd = pidfd_open(shared->host_pid, 0);
+    fd = (int)syscall(SYS_pidfd_open, shared->host_pid, 0);
     return fd >= 0 && pthread_create(&thread, NULL, wait_for_end, &fd) == 0;
 }
 

@@ -8,8 +8,8 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -150,7 +150,7 @@ static bool transmit(const struct harness_plugin *plugin, const void *data, size
 /* Its end of the stream closes a moment before it can be waited for. False: it goes on running. */
 static bool has_ended(const struct harness_plugin *plugin)
 {
-    struct pollfd entry = {.fd = pidfd_open(plugin->pid, 0), .events = POLLIN};
+    struct pollfd entry = {.fd = (int)syscall(SYS_pidfd_open, plugin->pid, 0), .events = POLLIN};
     int count = 0;
 
     if (entry.fd >= 0) {
