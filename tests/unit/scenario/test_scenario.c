@@ -147,6 +147,23 @@ CT_TEST(scenario, fills_in_defaults)
     harness_scenario_fini(&scenario);
 }
 
+/* Contexts of ranks that share a card are made one after the other. */
+CT_TEST(scenario, waits_longer_for_cards)
+{
+    static const char *const cuda[] = {"job.device=cuda", "job.collective=nccl",
+                                       "job.ranks_per_gpu=8", "job.phase_budget_ms={init: 700}"};
+    struct harness_scenario scenario;
+
+    CT_REQUIRE_OK(scenario_parse(SCENARIO_SMALL, cuda, 3, &scenario, NULL));
+    CT_CHECK_EQ_U64(scenario.plans[0].job.phase_budget_ms[DDP_PHASE_INIT], 30000);
+    CT_CHECK_EQ_U64(scenario.plans[0].job.phase_budget_ms[DDP_PHASE_FORWARD],
+                    ddp_phase_budget_ms(DDP_PHASE_FORWARD));
+    harness_scenario_fini(&scenario);
+    CT_REQUIRE_OK(scenario_parse(SCENARIO_SMALL, cuda, 4, &scenario, NULL));
+    CT_CHECK_EQ_U64(scenario.plans[0].job.phase_budget_ms[DDP_PHASE_INIT], 700);
+    harness_scenario_fini(&scenario);
+}
+
 /* The defaults of an optimizer are those of its kind. */
 CT_TEST(scenario, takes_optimizer_defaults_by_kind)
 {
