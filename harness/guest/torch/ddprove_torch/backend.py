@@ -14,7 +14,7 @@ import threading
 
 import torch
 
-from ddprove_torch import ddp, faults, forms, groups, library
+from ddprove_torch import ddp, device, faults, forms, groups, library
 
 _local = threading.local()  # .redop: what Python asked for; .depth: calls of Python's under way
 _pending = {}  # id of a work that we made -> Entry
@@ -35,8 +35,9 @@ _METHODS = ("allreduce allreduce_coalesced broadcast reduce allgather all_gather
 class Entry:
     """A call that has been posted and is not done."""
 
-    def __init__(self, call, holds):
+    def __init__(self, call, holds, where=torch.device("cpu")):
         self.call, self.holds = call, holds  # holds: tensors that the call reads or writes
+        self.where = where  # the device of its data
         self.inner = self.future = self.work = None
         self.is_done = False
 
@@ -50,7 +51,7 @@ class Entry:
                 self.future.wait()
             elif self.work is not None:
                 _pending.pop(id(self.work), None)
-                guest.call_done(self.call)
+                device.finish(self.call, self.where)
             return result
         except Exception:
             self.fail()
@@ -73,7 +74,7 @@ def _done(entry, future):
     except Exception:
         entry.fail()
         raise
-    library.guest.call_done(entry.call)
+    device.finish(entry.call, entry.where)
     entry.is_done, entry.holds = True, None
     _pending.pop(id(entry.work), None)
     return value
@@ -150,9 +151,9 @@ def _give_result(result, work):
     return (*result[:-1], boxed) if isinstance(result, tuple) else boxed
 
 
-def _skipped(arguments):
+def _skipped(arguments, where):
     """A work for a call that is not made: done, with what a real one would hand out."""
-    future = torch.futures.Future()
+    future = torch.futures.Future(devices=None if where.type == "cpu" else [where])
     future.set_result(arguments.get("tensors") or arguments.get("output_tensors") or
                       [arguments.get("output_tensor", arguments.get("output"))])
     return _create_work_from_future(future)
@@ -181,7 +182,7 @@ class Kernel:
         if entry.times <= 0:
             if not self.op._schema.returns:
                 return None
-            work = _skipped(named)
+            work = _skipped(named, entry.where)
             first = named.get(self.arguments[0])
             return (first, work.boxed()) if self.returns_tensors else work.boxed()
         return self.make(keyset, group, shape, entry, named, args)
@@ -201,7 +202,7 @@ class Kernel:
         call.input, call.output = shape.addresses()
         bucket = ddp.bucket_of(shape, _graph_task()) if shape.kind == "all_reduce" else None
         call.model, call.bucket = (0, 0) if bucket is None else (bucket[0], bucket[1] + 1)
-        entry = Entry(call, [shape.source, shape.target])
+        entry = Entry(call, [shape.source, shape.target], shape.where)
         entry.asked = faults.values_of(call)
         entry.times = library.guest.call_post(ctypes.byref(call))
         return entry
@@ -239,11 +240,11 @@ class Kernel:
         if is_blocking:
             library.guest.call_wait_end(entry.call)
         if result is None:
-            library.guest.call_done(entry.call)
+            device.finish(entry.call, entry.where)
             return None
         made = Work.unbox(result[-1] if isinstance(result, tuple) else result)
         entry.inner = made
-        if self.name in forms.ENDS:
+        if self.name in forms.ENDS or device.is_waited_on_host(self.name, group):
             return _await(result, entry, made)
         if not _is_awaited_in_cpp(shape.target if shape.target is not None else torch.empty(0)):
             try:
@@ -252,7 +253,7 @@ class Kernel:
                 return _await(result, entry, made)
             return _give_result(result, _defer(entry, future))
         entry.wait()
-        library.guest.call_done(entry.call)
+        device.finish(entry.call, entry.where)
         ddp.note_done(shape)
         return result
 
@@ -297,7 +298,7 @@ class AnyEntry:
             if guest.call_post(ctypes.byref(call)) != 1:
                 raise RuntimeError("ddprove: a fault asks for another number of receives, which one from any source, "
                                    "that has come, cannot be given")
-            guest.call_done(call)
+            device.finish(call, shape.where)
         return result
 
 

@@ -17,7 +17,7 @@ class Shape:
 
     def __init__(self, kind, first, count, source=None, target=None, root=0, out_count=0):
         self.kind, self.count, self.root, self.out_count = kind, count, root, out_count
-        self.dtype = dtype_number(first)
+        self.dtype, self.where = dtype_number(first), first.device
         self.source, self.target = source, target  # tensors; None: not one run of memory
         self.name = None
 

@@ -7,7 +7,7 @@ import inspect
 import os
 import sys
 
-from ddprove_torch import library
+from ddprove_torch import device, library
 
 _comms = {}  # group name -> handle in the guest library; 0: not shown
 _ranks = {}  # group name -> the ranks that its key is made of
@@ -65,6 +65,7 @@ def _forget(names):
         pairs = [_pairs.pop(place) for place in list(_pairs) if place[0] == name]
         for handle in (*pairs, _comms.pop(name, 0)):
             if handle:
+                device.forget(handle)
                 library.guest.comm_free(handle)
 
 

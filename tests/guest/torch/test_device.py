@@ -1,0 +1,133 @@
+"""What is told of calls whose data lie on a GPU, which nobody needs for it: streams and events are made up."""
+import os
+import sys
+import threading
+import unittest
+from unittest import mock
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "harness", "guest", "torch"))
+
+try:
+    import torch
+except ImportError:
+    print("there is no PyTorch here")
+    sys.exit(77)
+
+from ddprove_torch import device, library  # noqa: E402
+
+
+class Event:
+    """The device comes to it when the test says so."""
+
+    def __init__(self, error=None):
+        self.come, self.error = threading.Event(), error
+
+    def record(self, _stream):
+        pass
+
+    def query(self):
+        is_come = self.come.is_set()
+        if is_come and self.error is not None:
+            raise self.error
+        return is_come
+
+    def synchronize(self):
+        self.come.wait()
+        self.query()
+
+
+class Guest:
+    """Notes what it is told."""
+
+    def __init__(self):
+        self.told, self.changed = [], threading.Condition()
+
+    def __getattr__(self, name):
+        def tell(call):
+            with self.changed:
+                self.told.append((name, call.name))
+                self.changed.notify_all()
+        return tell
+
+    def wait_for(self, count):
+        with self.changed:
+            self.changed.wait_for(lambda: len(self.told) >= count, timeout=60)
+            return list(self.told)
+
+
+class Call:
+    def __init__(self, name, comm=1):
+        self.name, self.comm = name, comm
+
+
+CARD = torch.device("cuda", 0)
+
+
+class Calls(unittest.TestCase):
+    def setUp(self):
+        self.guest, self.is_capturing, self.events = Guest(), False, []
+        self.patches = [mock.patch.object(library, "guest", self.guest),
+                        mock.patch.object(torch.cuda, "Event", lambda **_: self.events[-1]),
+                        mock.patch.object(torch.cuda, "current_stream", lambda _: None),
+                        mock.patch.object(torch.cuda, "is_current_stream_capturing", lambda: self.is_capturing)]
+        for patch in self.patches:
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.addCleanup(device.forget, 1)
+        self.addCleanup(device.forget, 2)
+
+    def finish(self, name, comm=1, error=None):
+        self.events.append(Event(error))
+        device.finish(Call(name, comm), CARD)
+        return self.events[-1]
+
+    def test_it_is_done_when_the_device_says_so(self):
+        event = self.finish("sum")
+        self.assertEqual(self.guest.wait_for(1), [("call_wait_begin", "sum")])
+        event.come.set()
+        self.assertEqual(self.guest.wait_for(3)[1:], [("call_wait_end", "sum"), ("call_done", "sum")])
+
+    def test_one_after_the_other_and_each_communicator_by_itself(self):
+        first, second, other = self.finish("first"), self.finish("second"), self.finish("other", 2)
+        second.come.set()
+        other.come.set()
+        self.guest.wait_for(2)
+        first.come.set()
+        device.forget(1)
+        device.forget(2)
+        done = [name for told, name in self.guest.told if told == "call_done"]
+        self.assertEqual(sorted(done), ["first", "other", "second"])
+        self.assertLess(done.index("first"), done.index("second"))
+
+    def test_an_error_of_the_device(self):
+        event = self.finish("sum", error=RuntimeError("unspecified launch failure"))
+        event.come.set()
+        device.forget(1)
+        self.assertEqual(self.guest.told[-1], ("call_failed", "sum"))
+        self.assertNotIn(("call_done", "sum"), self.guest.told)
+
+    def test_of_a_graph_nothing_is_known(self):
+        self.is_capturing = True
+        self.finish("sum")
+        self.assertEqual(self.guest.told, [])
+
+    def test_on_the_host_it_is_done(self):
+        device.finish(Call("sum"), torch.device("cpu"))
+        self.assertEqual(self.guest.told, [("call_done", "sum")])
+
+    def test_who_waits_on_the_host(self):
+        on_gpu, on_host, nowhere = mock.Mock(), mock.Mock(), mock.Mock()
+        on_gpu._get_backend.return_value.name.return_value = "nccl"
+        on_host._get_backend.return_value.name.return_value = "gloo"  # it takes a GPU's data, too
+        nowhere._get_backend.side_effect = RuntimeError("no backend for device type cuda")
+        self.assertTrue(device.is_waited_on_host("barrier", on_gpu))
+        self.assertFalse(device.is_waited_on_host("allreduce_", on_gpu))
+        self.assertFalse(device.is_waited_on_host("barrier", on_host))
+        self.assertFalse(device.is_waited_on_host("barrier", nowhere))
+        with mock.patch.dict(os.environ, TORCH_NCCL_BLOCKING_WAIT="1"):
+            self.assertTrue(device.is_waited_on_host("allreduce_", on_gpu))
+            self.assertFalse(device.is_waited_on_host("allreduce_", on_host))
+
+
+if __name__ == "__main__":
+    unittest.main()
