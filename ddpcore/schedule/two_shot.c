@@ -9,12 +9,13 @@
 
 struct two_shot {
     struct ddp_schedule *schedule;
-    size_t segment_max;          /* segments of the longest part */
-    uint32_t scratch;            /* in place: the rank's own data of its own part */
-    bool is_wide;                /* sums are made in fp32: */
-    uint32_t sum, term, message; /* scratch, of the length of the own part */
-    uint32_t *lent;              /* [owner * segment_max + segment]: the send of it, in place */
-    uint32_t *summed;            /* [segment] of the own part: the last step that wrote it */
+    size_t segment_max; /* segments of the longest part */
+    uint32_t scratch;   /* in place: the rank's own data of its own part */
+    bool is_wide;       /* sums are made in fp32: */
+    uint32_t sum, term; /* scratch, of the length of the own part */
+    uint32_t messages;  /* scratch: the own part of every other rank, one behind the other */
+    uint32_t *lent;     /* [owner * segment_max + segment]: the send of it, in place */
+    uint32_t *summed;   /* [segment] of the own part: the last step that wrote it */
 };
 
 static struct ddp_part part_of(const struct two_shot *shot, uint32_t owner)
@@ -83,6 +84,19 @@ static uint32_t apply(const struct two_shot *shot, enum ddp_step_kind kind, stru
     return ddp_schedule_add(shot->schedule, &step);
 }
 
+/* Where a rank's data land. Each has a place of its own, so that no message waits for another one's
+ * sum: NCCL receives all of a round at once. */
+static struct ddp_range message_of(const struct two_shot *shot, uint32_t rank,
+                                   struct ddp_part place)
+{
+    uint32_t own = shot->schedule->params.rank;
+    uint32_t others_before = rank < own ? rank : rank - 1;
+
+    DDP_ASSERT(rank != own);
+    place.first += others_before * part_of(shot, own).elem_count;
+    return ddp_emit_scratch(shot->messages, place);
+}
+
 /* fp32: sum = x0, then for each x behind it: term = x, sum += term. Returns the rounding. */
 static uint32_t add_wide(const struct two_shot *shot, struct ddp_part segment,
                          struct ddp_part place)
@@ -91,20 +105,19 @@ static uint32_t add_wide(const struct two_shot *shot, struct ddp_part segment,
     enum ddp_buffer_kind own = params->is_in_place ? DDP_BUFFER_OUTPUT : DDP_BUFFER_INPUT;
     struct ddp_range sum = ddp_emit_scratch(shot->sum, place);
     struct ddp_range term = ddp_emit_scratch(shot->term, place);
-    struct ddp_range message = ddp_emit_scratch(shot->message, place);
+    const uint32_t none[2] = {DDP_STEP_NONE, DDP_STEP_NONE};
     uint32_t converted = DDP_STEP_NONE;
     uint32_t summed = DDP_STEP_NONE;
 
     for (uint32_t rank = 0; rank < params->size; rank++) {
-        const uint32_t is_free[2] = {converted, DDP_STEP_NONE};
+        struct ddp_range from = ddp_emit_range(own, segment);
         uint32_t taken = DDP_STEP_NONE;
 
         if (rank != params->rank) {
-            taken = ddp_emit_recv(shot->schedule, DDP_STEP_RECV, 0, rank, message, is_free);
+            from = message_of(shot, rank, place);
+            taken = ddp_emit_recv(shot->schedule, DDP_STEP_RECV, 0, rank, from, none);
         }
-        converted =
-            apply(shot, DDP_STEP_CONVERT, rank == 0 ? sum : term,
-                  rank == params->rank ? ddp_emit_range(own, segment) : message, taken, summed);
+        converted = apply(shot, DDP_STEP_CONVERT, rank == 0 ? sum : term, from, taken, summed);
         summed = rank == 0 ? converted
                            : apply(shot, DDP_STEP_REDUCE, sum, term, converted, DDP_STEP_NONE);
     }
@@ -163,7 +176,8 @@ static void add_scratch(struct two_shot *shot)
     if (shot->is_wide) {
         shot->sum = ddp_schedule_add_scratch(shot->schedule, DDP_DTYPE_F32, elem_count);
         shot->term = ddp_schedule_add_scratch(shot->schedule, DDP_DTYPE_F32, elem_count);
-        shot->message = ddp_schedule_add_scratch(shot->schedule, params->dtype, elem_count);
+        shot->messages = ddp_schedule_add_scratch(shot->schedule, params->dtype,
+                                                  (params->size - 1) * elem_count);
     } else if (params->is_in_place && params->rank != 0) {
         shot->scratch = ddp_schedule_add_scratch(shot->schedule, params->dtype, elem_count);
     }

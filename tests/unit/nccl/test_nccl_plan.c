@@ -365,3 +365,31 @@ CT_TEST(nccl_plan, what_does_not_fit_rounds_is_refused_by_name)
     }
     CT_CHECK_OK(try_plan("exchange", emit_exchange, &err));
 }
+
+/* In what 16-bit hooks send, too: two_shot_f32 has other steps there. */
+CT_TEST(nccl_plan, algorithms_fit_rounds_in_16_bits)
+{
+    size_t row_count;
+    const struct ddp_algorithm *table = ddp_algorithm_table(&row_count);
+
+    for (size_t row = 0; row < row_count; row++) {
+        for (uint32_t size = 1; table[row].kind == DDP_COLL_ALL_REDUCE && size <= 7; size++) {
+            const struct ddp_schedule_params params = {.kind = DDP_COLL_ALL_REDUCE,
+                                                       .dtype = DDP_DTYPE_BF16,
+                                                       .rank = size - 1,
+                                                       .size = size,
+                                                       .elem_count = 31,
+                                                       .segment_elem_count = 3,
+                                                       .is_in_place = 1};
+            struct ddp_nccl_plan *plan = NULL;
+            struct ddp_err err = {""};
+
+            if (ddp_nccl_plan_create(ddp_mem_system(), &table[row], &params, &plan, &err) !=
+                DDP_OK) {
+                CT_FAIL("%s with %u ranks: %s", table[row].name, size, err.text);
+                continue;
+            }
+            ddp_nccl_plan_destroy(ddp_mem_system(), plan);
+        }
+    }
+}
