@@ -116,8 +116,9 @@ struct ddp_device_hint_ops {
     /* The host itself is about to write, or has just read, [data, data + size_bytes). */
     void (*host_access)(struct ddp_device *device, const void *data, size_t size_bytes,
                         bool is_write);
-    /* While true, copies are diagnostic reads: the host hashes or shows the data and waits for the
-     * copy at once, so that later work never has to be ordered after it. */
+    /* While true, copies are diagnostic: the host, which hashes, shows or alters data, waits for
+     * the copy at once, so that later work never has to be ordered after it. What is read must have
+     * been produced; what is written is no use of that memory. */
     void (*set_diagnostic)(struct ddp_device *device, bool is_diagnostic);
     /* The event only serves such waits: neither its records nor waits for it count as order between
      * pieces of work. Otherwise the wait after each hash would order the work around it, and hide

@@ -50,7 +50,8 @@ static ddp_status observer_copy(struct ddp_device *device, struct ddp_stream *st
     DDP_OBSERVE(self, stream,
                 self->inner->ops->copy(self->inner, ddp_observer_stream(stream), target, source,
                                        size_bytes),
-                {source, size_bytes, reads}, DDP_WRITES(target, size_bytes, 1));
+                {source, size_bytes, reads},
+                DDP_WRITES(self->is_diagnostic ? NULL : target, size_bytes, 1));
 }
 
 static ddp_status observer_zero(struct ddp_device *device, struct ddp_stream *stream, void *target,

@@ -161,3 +161,14 @@ ddp_status ddp_transfer_view(struct ddp_transfer *transfer, const void *data, si
     transfer->is_diagnostic = false;
     return status;
 }
+
+ddp_status ddp_transfer_replace(struct ddp_transfer *transfer, void *data, const void *host,
+                                size_t size_bytes)
+{
+    ddp_status status;
+
+    transfer->is_diagnostic = true;
+    status = ddp_transfer_to_device(transfer, data, host, size_bytes);
+    transfer->is_diagnostic = false;
+    return status;
+}

@@ -29,7 +29,7 @@ struct ddp_transfer {
     void *piece;         /* page-locked, DDP_TRANSFER_PIECE_BYTES; NULL: the device needs none */
     void *held;          /* the host's memory of _view, held_bytes long */
     size_t held_bytes;
-    bool is_diagnostic; /* inside of _view */
+    bool is_diagnostic; /* inside of _view and _replace */
 };
 
 /* Borrows everything. clock is needed with idle only. Zero-initialised is valid for _fini.
@@ -54,6 +54,10 @@ DDP_MUST_USE ddp_status ddp_transfer_to_device(struct ddp_transfer *transfer, vo
  * seen done, and nothing later counts as ordered by it. */
 DDP_MUST_USE ddp_status ddp_transfer_view(struct ddp_transfer *transfer, const void *data,
                                           size_t size_bytes, const void **out);
+/* As _to_device, by who alters data from outside (an injected fault): nothing later has to be
+ * ordered after it, nor counts as ordered by it. */
+DDP_MUST_USE ddp_status ddp_transfer_replace(struct ddp_transfer *transfer, void *data,
+                                             const void *host, size_t size_bytes);
 
 #ifdef __cplusplus
 }

@@ -14,10 +14,10 @@ void harness_action_corrupt(const struct harness_action *action, void *data, siz
                             enum ddp_dtype dtype);
 
 /* The same on what a fault point shows, whatever memory it lies in: data of a device is fetched,
- * changed and put back. Errors: those of ddp_transfer. */
+ * changed and put back. *out_is_same: nothing was changed. Errors: those of ddp_transfer. */
 DDP_MUST_USE ddp_status harness_action_corrupt_at(const struct harness_action *action,
                                                   const struct ddp_fault_context *context,
-                                                  struct ddp_env *env);
+                                                  struct ddp_env *env, bool *out_is_same);
 
 /* A block of host memory that altered arguments point into, when they need more room than was
  * posted; it follows this link. */

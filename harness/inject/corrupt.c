@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ddpcore/base/hash.h"
 #include "ddpcore/device/transfer.h"
 #include "harness/inject/action.h"
 
@@ -190,17 +191,33 @@ void harness_action_corrupt(const struct harness_action *action, void *data, siz
     }
 }
 
+/* In the host's memory. *out_is_same: it left everything as it was. */
+static void corrupt_here(const struct harness_action *action,
+                         const struct ddp_fault_context *context, void *data, bool *out_is_same)
+{
+    const size_t size_bytes = context->elem_count * ddp_dtype_size_bytes(context->dtype);
+    const uint64_t before = ddp_hash_bytes(data, size_bytes, 0);
+
+    DDP_ASSERT(data != NULL && size_bytes > 0);
+    harness_action_corrupt(action, data, context->elem_count, context->dtype);
+    *out_is_same = ddp_hash_bytes(data, size_bytes, 0) == before;
+}
+
 ddp_status harness_action_corrupt_at(const struct harness_action *action,
-                                     const struct ddp_fault_context *context, struct ddp_env *env)
+                                     const struct ddp_fault_context *context, struct ddp_env *env,
+                                     bool *out_is_same)
 {
     size_t size_bytes = context->elem_count * ddp_dtype_size_bytes(context->dtype);
     struct ddp_transfer transfer = {.device = NULL};
     const void *held;
     ddp_status status;
 
-    if (context->device == NULL || context->device->ops->is_host_memory || size_bytes == 0 ||
-        context->data == NULL) {
-        harness_action_corrupt(action, context->data, context->elem_count, context->dtype);
+    *out_is_same = size_bytes == 0 || context->data == NULL;
+    if (*out_is_same) {
+        return DDP_OK;
+    }
+    if (context->device == NULL || context->device->ops->is_host_memory) {
+        corrupt_here(action, context, context->data, out_is_same);
         return DDP_OK;
     }
     status = ddp_transfer_init(&transfer, context->device, env->idle, env->clock, 0);
@@ -208,8 +225,9 @@ ddp_status harness_action_corrupt_at(const struct harness_action *action,
         status = ddp_transfer_view(&transfer, context->data, size_bytes, &held);
     }
     if (status == DDP_OK) {
-        harness_action_corrupt(action, transfer.held, context->elem_count, context->dtype);
-        status = ddp_transfer_to_device(&transfer, context->data, transfer.held, size_bytes);
+        corrupt_here(action, context, transfer.held, out_is_same);
+        status = ddp_transfer_replace(&transfer, context->data, transfer.held, size_bytes);
+        *out_is_same = *out_is_same && status == DDP_OK;
     }
     ddp_transfer_fini(&transfer);
     return status;

@@ -122,6 +122,17 @@ static bool is_extra_work(const struct harness_paths *paths, const struct harnes
            harness_path_is_of(b, a) && harness_path_is_same_tensor(paths, a, b);
 }
 
+/* The same of an operation that reduces no bucket: its twin's buffer is read for its hash. */
+static bool is_extra_use(const struct harness_paths *paths, const struct harness_finding *a,
+                         const struct harness_finding *b)
+{
+    const bool is_twin = b->op.seq == a->op.seq || b->op.seq + 1 == a->op.seq;
+
+    (void)paths;
+    return a->verdict == HARNESS_VERDICT_MISMATCH_EXTRA && is_twin && b->op.is_set &&
+           b->op.role == a->op.role && a->op.role != DDP_ROLE_BUCKET && harness_path_is_of(b, a);
+}
+
 /* Gradients that were not reduced are used while buckets are being reduced. */
 static bool is_unfinished_pass(const struct harness_paths *paths, const struct harness_finding *a,
                                const struct harness_finding *b)
@@ -403,6 +414,7 @@ static const struct {
     {KIND_OPERATION, KIND_VALUE, harness_buckets_is_laid_so, "its buckets are of that list"},
     {KIND_OPERATION, KIND_FAILURE, harness_buckets_is_refused, "that list cannot be"},
     {KIND_OPERATION, KIND_RACE, is_extra_work, "the extra work uses that buffer"},
+    {KIND_OPERATION, KIND_RACE, is_extra_use, "the extra work uses that buffer"},
     {KIND_OPERATION, KIND_VALUE, is_extra_work, "the extra operation works on that buffer"},
     {KIND_OPERATION, KIND_VALUE, harness_path_is_not_received,
      "it trained on what it had not received"},

@@ -51,6 +51,35 @@ bool harness_value_is_hook_behind(const struct harness_paths *paths,
            (b->step < 0 || harness_path_is_in_time(a, b));
 }
 
+static const struct harness_trace_event *post_of(const struct harness_paths *paths, uint32_t rank,
+                                                 uint64_t seq)
+{
+    return rank < paths->index.world_size /* 0 without a trace */
+               ? harness_index_with_seq(&paths->index, rank, DDP_EVENT_COLL_POST, seq)
+               : NULL;
+}
+
+/* All those ranks posted that operation with another type or length than planned: what they take
+ * out of it is that many other values, in every step in which they do so. */
+static bool is_posted_otherwise(const struct harness_paths *paths, const struct harness_finding *b,
+                                uint64_t seq)
+{
+    const struct harness_op *planned = harness_program_at(paths->program, seq);
+    const uint32_t count = harness_rank_set_count(&b->culprits);
+    bool is_so = planned != NULL && count > 0;
+
+    for (uint32_t i = 0; is_so && i < count; i++) {
+        const struct harness_trace_event *post =
+            post_of(paths, harness_rank_set_at(&b->culprits, i), seq);
+        const struct ddp_event_op op =
+            post != NULL ? ddp_event_op_unpack(post->entry.arg[1]) : (struct ddp_event_op){0};
+
+        is_so = post != NULL && op.role == planned->role && op.index == planned->index &&
+                (op.dtype != planned->dtype || post->entry.arg[2] != planned->elem_count);
+    }
+    return is_so;
+}
+
 /* What comes out of an operation whose messages met others, from there on. All else is judged from
  * what was recorded before it; only the rank itself may go on with another buffer, or leave out the
  * rest of its step, and of later ones. */
@@ -73,8 +102,8 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
     }
     return b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT ||
            (harness_path_is_of(b, a) &&
-            (a->step == b->step || harness_path_is_unreduced(paths, b) ||
-             harness_value_is_hook_behind(paths, a, b))) ||
+            (a->step == b->step || is_posted_otherwise(paths, b, seq) ||
+             harness_path_is_unreduced(paths, b) || harness_value_is_hook_behind(paths, a, b))) ||
            (b->stage >= HARNESS_STAGE_FINAL && is_map_mixed(paths, a, b));
 }
 
@@ -113,9 +142,29 @@ bool harness_value_is_summed_so(const struct harness_paths *paths, const struct 
     return is_sum && harness_path_is_same_shape(paths, a, b) && harness_path_is_in_time(a, b);
 }
 
+/* The rank posted the operation twice where the program has one of it. */
+static bool is_posted_twice(const struct harness_paths *paths, uint32_t rank, uint64_t seq)
+{
+    const struct harness_trace_event *first = post_of(paths, rank, seq);
+    const struct harness_trace_event *second = post_of(paths, rank, seq + 1);
+
+    return first != NULL && second != NULL && first->entry.arg[1] == second->entry.arg[1] &&
+           first->entry.step == second->entry.step && !is_like_the_last(paths, seq + 1);
+}
+
+/* With an operation that the rank posted twice: once both are over, nothing of it is left. */
+static bool is_race_of_twins(const struct harness_paths *paths, const struct harness_finding *a)
+{
+    const uint32_t rank = harness_rank_set_at(&a->culprits, 0);
+
+    return a->op.seq > 1 &&
+           (is_posted_twice(paths, rank, a->op.seq) || is_posted_twice(paths, rank, a->op.seq - 1));
+}
+
 /* The memory that is used without an order: on that rank, and in everybody's sums. Of races between
  * host and collective each one is named, and the bucket's next use waits for what still runs; of a
- * device's work only the first, which others may follow. */
+ * device's work only the first, which others may follow. What an extra operation does is over with
+ * its step. */
 bool harness_value_is_raced_for(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b)
 {
@@ -123,8 +172,9 @@ bool harness_value_is_raced_for(const struct harness_paths *paths, const struct 
     bool is_placed = harness_path_bucket(paths, a) >= 0;
     /* Gradients that lie in the bucket are written there by the next step's backward pass. */
     bool is_next = paths->plan->job.gradient_as_bucket_view && a->step + 1 == b->step;
-    bool is_in_time = harness_plan_is_cuda(paths->plan) ? harness_path_is_in_time(a, b)
-                                                        : a->step == b->step || is_next;
+    bool is_in_time = harness_plan_is_cuda(paths->plan) && !is_race_of_twins(paths, a)
+                          ? harness_path_is_in_time(a, b)
+                          : a->step == b->step || is_next;
 
     return is_in_time && (is_shared || harness_path_is_of(b, a)) &&
            (!is_placed || harness_path_is_same_tensor(paths, a, b));

@@ -1,5 +1,23 @@
 /* How many entries a rank's ring needs so that its whole history stays in it. */
 #include "harness/launch/launch.h"
+#include "harness/rank/rank.h"
+
+/* Batches that a rank evaluates, if it does so alone. */
+static uint64_t evaluated_batches(const struct harness_plan *plan)
+{
+    const struct harness_job *job = &plan->job;
+    uint64_t rows = UINT64_MAX; /* the smallest batch */
+
+    if (job->evaluate_every == 0) {
+        return 0;
+    }
+    for (uint32_t r = 0; r < job->ranks; r++) {
+        rows = job->batch_per_rank[r] < rows ? job->batch_per_rank[r] : rows;
+    }
+    DDP_ASSERT(rows > 0);
+    return ((uint64_t)job->steps / job->evaluate_every + 1) *
+           (harness_rank_sample_count(plan) / rows + 1);
+}
 
 /* What an observed GPU adds: accesses and edges of every kernel, and of every collective with its
  * copies for hashing. */
@@ -10,6 +28,7 @@ static uint64_t device_entry_count(const struct harness_plan *plan,
         return 0;
     }
     return micros * (48 * program->param_count + 64) +
+           evaluated_batches(plan) * (16 * program->param_count + 32) +
            program->op_count * (32 + 12 * (uint64_t)plan->job.ranks);
 }
 

@@ -65,6 +65,19 @@ static bool is_value_different(const struct ddp_event_entry *sent,
            done->arg[4] != 0 && sent->arg[4] != done->arg[4];
 }
 
+/* The rank completed it, and put it on no stream, as it did others: it sent nothing. Messages of
+ * NCCL have no numbers of ours, so what the others took in its place was of another operation. */
+static bool is_never_queued(const struct harness_emulation *e, uint32_t rank, uint64_t seq)
+{
+    const struct harness_trace_event *done =
+        harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_DONE, seq);
+    size_t queued_count = 0;
+
+    (void)harness_index_list(&e->index, rank, DDP_EVENT_COLL_QUEUED, &queued_count);
+    return queued_count > 0 && done != NULL && harness_index_status(done->entry.arg[3]) == DDP_OK &&
+           harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_QUEUED, seq) == NULL;
+}
+
 /* A broadcast that the rank completed. */
 static void check_one(const struct harness_emulation *e, const struct harness_trace_event *event,
                       uint32_t rank, struct harness_findings *out)
@@ -87,6 +100,14 @@ static void check_one(const struct harness_emulation *e, const struct harness_tr
         return;
     }
     if (sent == NULL || !is_value_different(&sent->entry, done)) {
+        return;
+    }
+    if (is_never_queued(e, op.root, done->arg[0])) {
+        begin(e, HARNESS_VERDICT_MISMATCH_MISSING, op.root, event, out, &finding);
+        (void)snprintf(finding.text, sizeof(finding.text),
+                       "rank %u completed the %s broadcast %llu and sent nothing: no stream got it",
+                       op.root, ddp_coll_role_name(op.role), (unsigned long long)done->arg[0]);
+        harness_subject_merge(&finding, out);
         return;
     }
     begin(e, HARNESS_VERDICT_VALUE_CORRUPTED, rank, event, out, &finding);

@@ -61,6 +61,29 @@ static struct harness_finding *find_same(const struct order_search *search,
     return NULL;
 }
 
+/* The bucket that is concerned; else another collective that takes part in this. */
+static void set_operation(const struct order_search *search, uint32_t rank,
+                          const struct harness_disorder *disorder, struct harness_finding *finding)
+{
+    const struct harness_trace_event *post = NULL;
+    const int32_t step = finding->step;
+    const int32_t phase = finding->phase;
+
+    if (disorder->bucket >= 0) {
+        harness_subject_set_bucket(search->e, (uint32_t)disorder->bucket, finding);
+        finding->op.seq = disorder->seq;
+        return;
+    }
+    if (disorder->seq != 0) {
+        post = harness_index_with_seq(&search->e->index, rank, DDP_EVENT_COLL_POST, disorder->seq);
+    }
+    if (post != NULL) {
+        harness_subject_set_posted(search->e, post, finding);
+        finding->step = step;
+        finding->phase = phase;
+    }
+}
+
 static void add(const struct order_search *search, uint32_t rank,
                 const struct harness_disorder *disorder)
 {
@@ -72,10 +95,7 @@ static void add(const struct order_search *search, uint32_t rank,
     finding.step = (int32_t)disorder->step;
     finding.micro = disorder->micro;
     finding.phase = disorder->phase;
-    if (disorder->bucket >= 0) {
-        harness_subject_set_bucket(search->e, (uint32_t)disorder->bucket, &finding);
-        finding.op.seq = disorder->seq;
-    }
+    set_operation(search, rank, disorder, &finding);
     if (disorder->param >= 0 && (size_t)disorder->param < search->e->params.count) {
         harness_finding_add_param(&finding, (uint32_t)disorder->param);
     }

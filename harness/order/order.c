@@ -267,11 +267,26 @@ static void use_memory(struct harness_order_walk *walk, const struct harness_ord
     }
 }
 
+static void post_bucket(const struct harness_order_walk *walk, const struct ddp_event_entry *entry,
+                        struct harness_order_bucket *bucket)
+{
+    bucket->is_posted = true;
+    bucket->is_seen = false;
+    bucket->is_used = false;
+    bucket->skip_count = walk->skip_count;
+    bucket->seq = entry->arg[0];
+    bucket->op = entry->arg[1];
+    bucket->post = entry;
+}
+
 /* The all-reduce of a bucket was posted or is complete. The core runs other collectives one at a
- * time, so an access of one belongs to the one posted last. */
+ * time, so an access of one belongs to the one posted last. A bucket may have several ranges, its
+ * own and its hook's: the all-reduce is of one of them. */
 static void pass_collective(struct harness_order_walk *walk, const struct ddp_event_entry *entry)
 {
     const struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
+    bool is_completed = false;
+    bool is_seen = false;
     size_t cursor = 0;
     size_t range;
 
@@ -287,22 +302,18 @@ static void pass_collective(struct harness_order_walk *walk, const struct ddp_ev
         struct harness_order_bucket *bucket = &walk->buckets[range];
 
         if (entry->event == DDP_EVENT_COLL_POST) {
-            bucket->is_posted = true;
-            bucket->is_seen = false;
-            bucket->is_used = false;
-            bucket->skip_count = walk->skip_count;
-            bucket->seq = entry->arg[0];
-            bucket->op = entry->arg[1];
-            bucket->post = entry;
+            post_bucket(walk, entry, bucket);
         } else if (bucket->is_posted && bucket->seq == entry->arg[0]) {
-            if (harness_index_status(entry->arg[3]) == DDP_OK && !bucket->is_seen &&
-                bucket->skip_count == walk->skip_count && !walk->out->is_reduction_unseen) {
-                walk->out->is_reduction_unseen = true;
-                walk->out->unseen_bucket = op.index;
-                walk->out->unseen_seq = bucket->seq;
-            }
+            is_completed = is_completed || bucket->skip_count == walk->skip_count;
+            is_seen = is_seen || bucket->is_seen;
             bucket->is_posted = false;
         }
+    }
+    if (is_completed && !is_seen && harness_index_status(entry->arg[3]) == DDP_OK &&
+        !walk->out->is_reduction_unseen) {
+        walk->out->is_reduction_unseen = true;
+        walk->out->unseen_bucket = op.index;
+        walk->out->unseen_seq = entry->arg[0];
     }
 }
 

@@ -7,6 +7,7 @@
 #include "ddpcore/device/observer.h"
 #include "ddpcore/nccl/nccl.h"
 #include "harness/plan/posted.h"
+#include "harness/plan/program.h"
 #include "harness/rank/probe.h"
 #include "harness/rank/session.h"
 
@@ -257,8 +258,8 @@ void harness_session_finish_collective(struct harness_session *session)
     harness_opaque_mover_close(&session->opaque, true);
 }
 
-/* NCCL and MPI do not say in which order they add. A judged run measures it, for element counts and
- * types of its own buckets. */
+/* NCCL and MPI do not say in which order they add. A judged run measures it, for element counts of
+ * its own buckets and the types in which they travel. */
 ddp_status harness_session_probe(struct harness_session *session, enum harness_probe_round round)
 {
     struct ddp_env *env = session->env;
@@ -283,8 +284,11 @@ ddp_status harness_session_probe(struct harness_session *session, enum harness_p
         return ddp_err_set(session->err, DDP_E_NOMEM, "no memory for %zu probes", bucket_count);
     }
     for (size_t i = 0; i < bucket_count; i++) {
-        requests[i] = (struct harness_probe_request){ddp_bucket_elem_count(session->ddp, i),
-                                                     ddp_bucket_dtype(session->ddp, i)};
+        const enum ddp_dtype dtype = ddp_bucket_dtype(session->ddp, i);
+
+        requests[i] =
+            (struct harness_probe_request){ddp_bucket_elem_count(session->ddp, i),
+                                           harness_program_wire(&session->plan->job, dtype)};
     }
     probe.requests = requests;
     harness_session_phase(session, DDP_PHASE_PROBE);

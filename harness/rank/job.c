@@ -66,3 +66,14 @@ ddp_status harness_rank_job(const struct harness_plan *plan, struct ref_job *out
     out->steps = from->steps;
     return DDP_OK;
 }
+
+size_t harness_rank_sample_count(const struct harness_plan *plan)
+{
+    struct ref_data_sizes sizes = {0};
+    struct ref_job job;
+
+    return harness_rank_job(plan, &job, NULL) == DDP_OK &&
+                   ref_data_describe(&job.data, &sizes, NULL) == DDP_OK
+               ? sizes.sample_count
+               : 0;
+}

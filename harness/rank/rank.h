@@ -69,6 +69,8 @@ ddp_status harness_rank_run(struct ddp_env *env, const struct harness_plan *plan
  * E_NOT_FOUND with the known names. */
 DDP_MUST_USE ddp_status harness_rank_job(const struct harness_plan *plan, struct ref_job *out,
                                          struct ddp_err *err);
+/* How many samples the plan's dataset has; 0: it cannot be had. */
+size_t harness_rank_sample_count(const struct harness_plan *plan);
 
 /* The list of wanted hashes as a file, for ranks that are processes. read: a block of mem. */
 DDP_MUST_USE ddp_status harness_wanted_write(const char *path, const uint64_t *wanted, size_t count,

@@ -52,6 +52,7 @@ CT_TEST(device_observer, records_hints_and_passes_them_on)
         observer_expect_nothing(&f, "host");
         f.device->hints->set_diagnostic(f.device, true);
         CT_CHECK_OK(f.device->ops->copy(f.device, NULL, host, data, 8));
+        CT_CHECK_OK(f.device->ops->copy(f.device, NULL, data + 2, host, 8)); /* no use of it */
         f.device->hints->set_diagnostic(f.device, false);
         CT_CHECK_OK(f.device->ops->copy(f.device, NULL, host, data, 8));
         if (is_recording) {

@@ -1,6 +1,8 @@
 /* Causes of wrong values: rows of the table in harness/judge/cause.c on synthetic findings, once
  * with the path and once with a path that breaks in one place: another rank, bucket, step or stage.
  */
+#include <string.h>
+
 #include "tests/ct.h"
 #include "tests/unit/judge/cause_bench.h"
 
@@ -316,5 +318,102 @@ CT_TEST(cause, mixed_used_map)
     CT_CHECK(harness_cause_of(&f.paths, &a, &b) != NULL);
     b.step = 3;
     CT_CHECK(harness_cause_of(&f.paths, &a, &b) == NULL);
+    cause_bench_fini(&f);
+}
+
+/* A rank that posts a bucket with another type, or another length, takes other values out of it, in
+ * every step in which it does so. */
+CT_TEST(cause, posted_otherwise_again)
+{
+    static const struct cause_spec mismatch = {MONITOR(MISMATCH_DTYPE), .ranks = BIT(2), .step = 3,
+                                               BUCKET(10, 0)};
+    static const struct cause_spec copied = {FOUND(VALUE_CORRUPTED, REDUCTION), .ranks = BIT(2),
+                                             .params = BIT(2), .step = 4,
+                                             .stage = HARNESS_STAGE_FINAL};
+    struct harness_op ops[FIRST_SEQ - 1 + OP_COUNT] = {{0}}; /* by sequence number */
+    struct cause_bench f;
+    struct harness_finding a;
+    struct harness_finding b;
+    struct harness_trace_event *post = NULL;
+
+    cause_bench_init(&f);
+    memcpy(ops + FIRST_SEQ - 1, f.ops, sizeof f.ops);
+    f.program.ops = ops;
+    f.program.op_count = sizeof ops / sizeof ops[0];
+    a = cause_bench_make(&f, &mismatch);
+    b = cause_bench_make(&f, &copied);
+    for (size_t i = 0; i < f.trace.event_count; i++) {
+        if (f.events[i].rank == 2 && f.events[i].entry.event == DDP_EVENT_COLL_POST &&
+            f.events[i].entry.arg[0] == OPEN_SEQ) {
+            post = &f.events[i];
+        }
+    }
+    CT_REQUIRE(post != NULL);
+    CT_CHECK(harness_cause_of(&f.paths, &a, &b) == NULL); /* as planned */
+    post->entry.arg[2]++;
+    CT_CHECK(harness_cause_of(&f.paths, &a, &b) != NULL);
+    post->entry.arg[2]--;
+    struct ddp_event_op op = ddp_event_op_unpack(post->entry.arg[1]);
+    op.dtype = DDP_DTYPE_F16;
+    post->entry.arg[1] = ddp_event_op_pack(&op);
+    CT_CHECK(harness_cause_of(&f.paths, &a, &b) != NULL);
+    op.index = 1; /* another bucket's */
+    post->entry.arg[1] = ddp_event_op_pack(&op);
+    CT_CHECK(harness_cause_of(&f.paths, &a, &b) == NULL);
+    cause_bench_fini(&f);
+}
+
+/* An extra operation that reduces no bucket: its twin's buffer is in use. A race with a bucket's
+ * extra operation is over with its step; on a device another race is not. */
+CT_TEST(cause, races_of_extra_operations)
+{
+    static const struct cause_row rows[] = {
+        {"extra, use of its twin's buffer",
+         {MONITOR(MISMATCH_EXTRA), .ranks = BIT(1), .step = 3, OTHER(9, BUFFER_SYNC)},
+         {FOUND(USAGE_UNORDERED, HAPPENS_BEFORE), .ranks = BIT(1), .step = 3,
+          OTHER(8, BUFFER_SYNC)},
+         "extra work"},
+        {"extra, use of another one's buffer",
+         {MONITOR(MISMATCH_EXTRA), .ranks = BIT(1), .step = 3, OTHER(9, BUFFER_SYNC)},
+         {FOUND(USAGE_UNORDERED, HAPPENS_BEFORE), .ranks = BIT(1), .step = 3,
+          OTHER(10, BUFFER_SYNC)},
+         NULL},
+        {"extra, use on another rank",
+         {MONITOR(MISMATCH_EXTRA), .ranks = BIT(1), .step = 3, OTHER(9, BUFFER_SYNC)},
+         {FOUND(USAGE_UNORDERED, HAPPENS_BEFORE), .ranks = BIT(2), .step = 3,
+          OTHER(9, BUFFER_SYNC)},
+         NULL},
+        {"left out, use of that buffer",
+         MISSING_1,
+         {FOUND(USAGE_UNORDERED, HAPPENS_BEFORE), .ranks = BIT(1), .step = 3, BUCKET(11, 1)},
+         NULL},
+    };
+    static const struct cause_spec race = {FOUND(USAGE_UNORDERED, HAPPENS_BEFORE), .ranks = BIT(2),
+                                           .step = 3, BUCKET(10, 0)};
+    static const struct cause_spec later = {FOUND(VALUE_CORRUPTED, REDUCTION), .ranks = BIT(2),
+                                            .step = 4, BUCKET(12, 0), .stage = HARNESS_STAGE_FINAL};
+    struct cause_bench f;
+    struct harness_finding a;
+    struct harness_finding b;
+
+    CAUSE_CHECK_ROWS(rows);
+    cause_bench_init(&f);
+    f.plan.job.device = HARNESS_DEVICE_CUDA;
+    a = cause_bench_make(&f, &race);
+    b = cause_bench_make(&f, &later);
+    CT_CHECK(harness_cause_of(&f.paths, &a, &b) != NULL);
+    for (size_t i = 0; i < f.trace.event_count; i++) { /* 11 is bucket 0 once more */
+        struct ddp_event_entry *entry = &f.events[i].entry;
+
+        if (f.events[i].rank == 2 && entry->event == DDP_EVENT_COLL_POST && entry->arg[0] == 11) {
+            struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
+
+            op.index = 0;
+            entry->arg[1] = ddp_event_op_pack(&op);
+        }
+    }
+    CT_CHECK(harness_cause_of(&f.paths, &a, &b) == NULL);
+    b.step = 3;
+    CT_CHECK(harness_cause_of(&f.paths, &a, &b) != NULL);
     cause_bench_fini(&f);
 }

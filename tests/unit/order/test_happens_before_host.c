@@ -151,3 +151,22 @@ CT_TEST(happens_before, a_collective_is_of_the_step_of_its_post)
     CT_CHECK_EQ_U64(h.facts.disorder.step, 2);
     CT_CHECK_EQ_U64(h.facts.disorder.seq, 9);
 }
+
+/* A bucket and its hook's copy of it: the all-reduce uses one of the two. */
+CT_TEST(happens_before, a_reduction_of_a_hooks_copy_is_seen)
+{
+    for (int copy = 0; copy < 2; copy++) {
+        struct order_history h;
+
+        init(&h);
+        order_history_add(&h, DDP_EVENT_DEVICE_NAME, DDP_RANGE_BUCKET, 1, BUCKET, 0, 64);
+        order_history_add(&h, DDP_EVENT_DEVICE_NAME, DDP_RANGE_BUCKET, 1, GRADS, 0, 64);
+        order_history_post(&h, 2, 1);
+        if (copy) {
+            order_history_use(&h, COMM, GRADS, 0, 64, COLL_WRITE);
+        }
+        order_history_complete(&h, 2, 1);
+        CT_CHECK(order_history_is_ordered(&h));
+        CT_CHECK(h.facts.is_reduction_unseen == !copy);
+    }
+}
