@@ -92,8 +92,13 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
     if (b->oracle == HARNESS_ORACLE_JOINED) {
         return true; /* after everything */
     }
-    if (seq < first_seq(paths, a) || b->stage == HARNESS_STAGE_GRADIENT ||
-        b->oracle == HARNESS_ORACLE_GLOBAL_BATCH) {
+    if (b->stage == HARNESS_STAGE_GRADIENT || b->oracle == HARNESS_ORACLE_GLOBAL_BATCH) {
+        return false;
+    }
+    if (b->stage >= HARNESS_STAGE_FINAL && is_map_mixed(paths, a, b)) {
+        return true; /* of buckets before that operation, too: the map comes behind all of them */
+    }
+    if (seq < first_seq(paths, a)) {
         return false;
     }
     if (a->verdict == HARNESS_VERDICT_MISMATCH_REDUCTION && seq > a->op.seq &&
@@ -103,8 +108,7 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
     return b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT ||
            (harness_path_is_of(b, a) &&
             (a->step == b->step || is_posted_otherwise(paths, b, seq) ||
-             harness_path_is_unreduced(paths, b) || harness_value_is_hook_behind(paths, a, b))) ||
-           (b->stage >= HARNESS_STAGE_FINAL && is_map_mixed(paths, a, b));
+             harness_path_is_unreduced(paths, b) || harness_value_is_hook_behind(paths, a, b)));
 }
 
 /* A rank that took no part in an operation meets the others' messages of it with those of its next

@@ -50,9 +50,9 @@ static void set_hang_op(const struct harness_view *view, uint32_t rank,
     uint64_t inside = cut->pages[rank].call_seq;
 
     if (owed != 0) {
-        harness_draft_set_planned(view, owed, finding);
+        harness_mismatch_set_due(view, owed, finding);
     } else if (inside != 0 && inside != cut->pages[rank].seq_posted) {
-        harness_draft_set_planned(view, inside, finding);
+        harness_mismatch_set_due(view, inside, finding);
     } else if (cut->pages[rank].seq_done < cut->pages[rank].seq_posted) {
         harness_draft_set_posted(view, rank, finding);
     }
@@ -221,7 +221,7 @@ static void add_deadlock(const struct harness_view *view, enum harness_verdict v
     DDP_ASSERT(cut->is_stable && !harness_rank_set_is_empty(members));
     harness_draft_begin(view, verdict, mode, first, &finding);
     finding.culprits = *members;
-    harness_draft_set_planned(view, cut->pages[first].wait_seq, &finding);
+    harness_mismatch_set_due(view, cut->pages[first].wait_seq, &finding);
     if (verdict == HARNESS_VERDICT_HANG_CYCLE) {
         blame_open(view, members, &finding);
     }

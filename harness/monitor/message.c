@@ -54,7 +54,7 @@ void harness_message_find_lost(const struct harness_view *view, struct harness_f
                             &finding);
         harness_rank_set_add(&finding.culprits, from);
         set_victims(cut, &finding);
-        harness_draft_set_planned(view, cut->pages[r].wait_seq, &finding);
+        harness_mismatch_set_due(view, cut->pages[r].wait_seq, &finding);
         harness_draft_add(&finding, "rank %u waits for message %llu of rank %u, which has sent it,",
                           r, (unsigned long long)cut->pages[r].links.due, from);
         harness_draft_add_place(&finding);

@@ -62,6 +62,17 @@ static bool is_agreed(const struct harness_view *view, uint32_t rank)
     return view->plan->job.join.is_set;
 }
 
+void harness_mismatch_set_due(const struct harness_view *view, uint64_t seq,
+                              struct harness_finding *finding)
+{
+    for (uint32_t r = 0; r < view->cut->world_size; r++) {
+        if (harness_mismatch_of(view, r) != HARNESS_VERDICT_NONE && is_agreed(view, r)) {
+            return;
+        }
+    }
+    harness_draft_set_planned(view, seq, finding);
+}
+
 /* "rank 1 posted all_reduce seq 9 (bucket 1: ...) of 100 f32, sum in step 2, backward, where the
  * program has ..." */
 static void say(const struct harness_view *view, uint32_t rank, const struct harness_op *planned,

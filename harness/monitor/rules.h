@@ -19,6 +19,10 @@ enum harness_verdict harness_mismatch_of(const struct harness_view *view, uint32
 /* It posted in one group before it did in another, as harness_program_is_open says: no finding yet,
  * but of a circle it is the one to blame. */
 bool harness_mismatch_is_open(const struct harness_view *view, uint32_t rank);
+/* As harness_draft_set_planned, of what a rank is to do next; nothing once ranks agree on another
+ * program (under join, if one lost a batch), which nobody knows before the record is there. */
+void harness_mismatch_set_due(const struct harness_view *view, uint64_t seq,
+                              struct harness_finding *finding);
 /* Add a finding for each way in which it does. */
 void harness_mismatch_find_all(const struct harness_view *view, struct harness_findings *out);
 

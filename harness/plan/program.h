@@ -123,7 +123,8 @@ uint64_t harness_program_next(const struct harness_program *program, uint64_t se
 bool harness_program_is_comm_wrong(const struct harness_program *program, uint64_t seq,
                                    uint64_t comm);
 /* The rank posted what is planned later in this step in another group than what was due: whether it
- * left that out, or was to post it behind this one, only what it posts next shows. */
+ * left that out, or was to post it behind this one, only what it posts next shows. So it is among
+ * the job's own posts; between these and a pass, or an update, none changes places. */
 bool harness_program_is_open(const struct harness_program *program, uint64_t seq, int32_t step,
                              const struct ddp_event_op *op, uint64_t elem_count);
 /* What a posted operation differs in: HARNESS_VERDICT_NONE, or MISMATCH.{OP, COUNT, DTYPE,

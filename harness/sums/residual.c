@@ -141,17 +141,20 @@ static double simplest_in(const struct interval *interval)
 }
 
 /* The factor may have come in before the scale: then a value was rounded once more on its way, and
- * the expected one, too. */
+ * the expected one, too. Within how far it is known allows for that, even if one rounding would do:
+ * others, of which it does not, may have the same one. */
 static bool find_factor(const struct harness_residual_input *in, struct harness_residual *out)
 {
+    const int most = in->raw != NULL ? 3 : 1;
     int held = in->dtype == DDP_DTYPE_F64 ? 2 : 0; /* doubles were rounded to be held here */
 
-    for (int roundings = 1; roundings <= (in->raw != NULL ? 3 : 1); roundings += 2) {
+    for (int roundings = 1; roundings <= most; roundings += 2) {
         double near = 4 * harness_residual_precision(in->dtype).unit; /* last bits are no factor */
         struct interval interval;
 
         if (find_interval(in, roundings + held, &interval) &&
-            (interval.low > 1.0 + near || interval.high < 1.0 - near)) {
+            (interval.low > 1.0 + near || interval.high < 1.0 - near) &&
+            find_interval(in, most + held, &interval)) {
             out->low = interval.low;
             out->high = interval.high;
             if (count_nonzero(in->expected, in->count) < 2) {
@@ -243,6 +246,12 @@ static bool is_before(const struct harness_residual_input *in)
     return in->before != NULL && memcmp(in->before, in->got, in->count * sizeof(float)) == 0;
 }
 
+/* It was not scaled at all. */
+static bool is_raw(const struct harness_residual_input *in)
+{
+    return in->raw != NULL && memcmp(in->raw, in->got, in->count * sizeof(float)) == 0;
+}
+
 void harness_residual_classify(const struct harness_residual_input *in,
                                struct harness_residual *out)
 {
@@ -258,6 +267,8 @@ void harness_residual_classify(const struct harness_residual_input *in,
     } else if (in->count > 1 && count_nonzero(in->got, in->count) == 0) {
         out->verdict = in->is_before_likely && is_before(in) ? HARNESS_VERDICT_VALUE_STALE
                                                              : HARNESS_VERDICT_VALUE_LOST;
+    } else if (in->is_before_likely && is_before(in) && !is_raw(in)) {
+        out->verdict = HARNESS_VERDICT_VALUE_STALE; /* if it is off by a factor, too, by chance */
     } else if (find_factor(in, out)) {
         bool is_double = !(out->factor < 2.0) && !(out->factor > 2.0);
 

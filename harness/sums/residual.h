@@ -20,8 +20,8 @@ struct harness_residual_input {
     float scale;
     size_t count;
     enum ddp_dtype dtype;  /* in which the values were computed and rounded; held as fp32 here */
-    bool is_before_likely; /* where all is zero and was zero before: that it stayed, not that it is
-                              lost */
+    bool is_before_likely; /* where got is what was before: that it stayed, not that it is lost or
+                              scaled */
 };
 
 struct harness_residual {
