@@ -116,6 +116,24 @@ ddp_status ddp_control_poll(struct ddp_control *control, struct ddp_control_job 
     return DDP_OK;
 }
 
+bool ddp_control_has_left(struct ddp_control *control)
+{
+    struct ddp_transport *transport = control->queue->transport;
+    const uint64_t now_ns = ddp_clock_now_ns(control->env.clock);
+
+    if (control->has_left || transport == NULL || now_ns - control->looked_ns < DDP_NS_PER_MS) {
+        return control->has_left;
+    }
+    control->looked_ns = now_ns;
+    for (uint32_t m = 0; m < transport->member_count && !control->has_left; m++) {
+        struct ddp_message message;
+
+        control->has_left = m != transport->member &&
+                            transport->ops->recv_peek(transport, m, &message) == DDP_E_PEER_DIED;
+    }
+    return control->has_left;
+}
+
 bool ddp_control_waits_for_message(const struct ddp_queue *queue, const struct ddp_coll_work *head)
 {
     (void)queue;

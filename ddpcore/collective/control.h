@@ -27,6 +27,8 @@ struct ddp_control {
     struct ddp_env env; /* the rank's, without faults: only the queue passes fault points */
     struct ddp_device *host;
     struct ddp_coll *channel; /* NULL: left */
+    uint64_t looked_ns;       /* when ddp_control_has_left last looked */
+    bool has_left;            /* another member has */
 };
 
 /* Over the transport of the queue, which is taken over, also on failure. job_bytes: the size of the
@@ -51,6 +53,11 @@ void ddp_control_give_back(struct ddp_control *control, struct ddp_control_job *
 DDP_MUST_USE ddp_status ddp_control_post(struct ddp_control *control, struct ddp_control_job *job);
 /* OK: all members have posted the same. Errors: E_MISMATCH, E_REVOKED, E_PEER_DIED. */
 DDP_MUST_USE ddp_status ddp_control_poll(struct ddp_control *control, struct ddp_control_job *job);
+
+/* Whether a member sends nothing more: it left the group in good order, or died. What it sent
+ * before and was not taken yet hides that. It looks at most once a millisecond; until then, false.
+ */
+bool ddp_control_has_left(struct ddp_control *control);
 
 static inline struct ddp_control_job *ddp_control_job_of(const struct ddp_coll_work *work)
 {

@@ -46,7 +46,7 @@ bool ddp_executor_moves(const struct ddp_executor *executor, const struct ddp_co
 /* Go on with the head, whose agreement is over. */
 ddp_status ddp_executor_move(struct ddp_executor *executor, struct ddp_coll_work *head);
 /* Slots of struct ddp_engine. */
-bool ddp_executor_may_be_death(const struct ddp_queue *queue, ddp_status error,
+bool ddp_executor_may_be_death(struct ddp_queue *queue, ddp_status error,
                                ddp_status *out_unexplained);
 bool ddp_executor_waits_for_message(const struct ddp_queue *queue,
                                     const struct ddp_coll_work *head);

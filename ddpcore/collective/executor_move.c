@@ -47,7 +47,7 @@ ddp_status ddp_executor_move(struct ddp_executor *executor, struct ddp_coll_work
     return status;
 }
 
-bool ddp_executor_may_be_death(const struct ddp_queue *queue, ddp_status error,
+bool ddp_executor_may_be_death(struct ddp_queue *queue, ddp_status error,
                                ddp_status *out_unexplained)
 {
     *out_unexplained = error;

@@ -48,9 +48,12 @@ ddp_status ddp_queue_explain(struct ddp_queue *queue, ddp_status error)
     uint64_t now_ns;
 
     DDP_ASSERT(error < DDP_OK);
-    if (queue->engine->may_be_death == NULL ||
-        !queue->engine->may_be_death(queue, error, &unexplained)) {
+    if (queue->engine->may_be_death == NULL) {
         return error;
+    }
+    if (!queue->engine->may_be_death(queue, error, &unexplained)) {
+        DDP_ASSERT(unexplained < DDP_OK);
+        return unexplained;
     }
     DDP_ASSERT(unexplained < DDP_OK);
     if (dead_rank(queue) >= 0) {

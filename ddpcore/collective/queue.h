@@ -33,10 +33,10 @@ struct ddp_engine {
     /* Move the head on as far as possible now. OK: it is complete. PENDING: it cannot go on now. An
      * error ends the group; while the queue holds it (may_be_death), the call is repeated. */
     ddp_status (*run_head)(struct ddp_queue *queue, struct ddp_coll_work *head);
-    /* Whether this error may be the consequence of a member's death. If so, *out_unexplained is
-     * what to report if nobody is found dead within DDP_QUEUE_SUSPICION_NS. NULL: no error is. */
-    bool (*may_be_death)(const struct ddp_queue *queue, ddp_status error,
-                         ddp_status *out_unexplained);
+    /* Whether this error may be the consequence of a member's death. *out_unexplained is what to
+     * report if nobody is found dead within DDP_QUEUE_SUSPICION_NS; at once, if it may not. NULL:
+     * no error is. */
+    bool (*may_be_death)(struct ddp_queue *queue, ddp_status error, ddp_status *out_unexplained);
     /* Whether the head waits for nothing but messages of the queue's transport, so that an idle
      * wait may sleep until one comes. NULL: always. */
     bool (*waits_for_message)(const struct ddp_queue *queue, const struct ddp_coll_work *head);

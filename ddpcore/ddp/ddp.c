@@ -259,7 +259,9 @@ static bool is_ended(struct ddp *ddp, struct ddp_coll_work *work)
 
 /* The storage of this reducer goes, so none of its collectives may stay queued. If one is, the
  * group is revoked (after a timeout in pytorch semantics nobody has done that yet), which ends it.
- * False: a collective did not end, and its storage must not be freed. */
+ * After a death the queue ends by itself; a revocation would have to name a dead rank, and a member
+ * that left in good order is none. False: a collective did not end, and its storage must not be
+ * freed. */
 static bool end_works(struct ddp *ddp)
 {
     struct ddp_group *group = ddp->group;
@@ -279,7 +281,8 @@ static bool end_works(struct ddp *ddp)
     }
     if (group->failure.status == DDP_OK) {
         (void)ddp_group_revoke(group, DDP_E_STATE, 0);
-    } else if (!group->coll->ops->is_revoked(group->coll, &present)) {
+    } else if (group->failure.status != DDP_E_PEER_DIED &&
+               !group->coll->ops->is_revoked(group->coll, &present)) {
         group->coll->ops->revoke(group->coll, &revocation);
     }
     is_over = is_ended(ddp, &ddp->used_work);

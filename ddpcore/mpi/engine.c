@@ -153,8 +153,7 @@ static ddp_status mpi_run_head(struct ddp_queue *queue, struct ddp_coll_work *he
 }
 
 /* MPI does not say what its errors mean. */
-static bool mpi_may_be_death(const struct ddp_queue *queue, ddp_status error,
-                             ddp_status *out_unexplained)
+static bool mpi_may_be_death(struct ddp_queue *queue, ddp_status error, ddp_status *out_unexplained)
 {
     *out_unexplained = error;
     return error == DDP_E_SYSTEM && ((const struct ddp_mpi_coll *)queue)->is_lost;

@@ -45,6 +45,7 @@ static ddp_status prepare_job(struct ddp_nccl_coll *coll, struct ddp_nccl_job *j
     job->is_asked = false;
     job->round = 0;
     job->is_after = false;
+    job->alone_ns = 0;
     DDP_TRY(create_events(device, job));
     DDP_TRY(take_plan(coll, job));
     if (!ddp_queue_is_empty(args)) {
@@ -142,34 +143,62 @@ static ddp_status nccl_run_ahead(struct ddp_queue *queue)
     return status >= DDP_OK ? ddp_nccl_comm_poll(coll->comm) : status;
 }
 
-static ddp_status nccl_run_head(struct ddp_queue *queue, struct ddp_coll_work *head)
+/* A member that has left takes part in nothing more, and NCCL need not notice: the works behind
+ * that wait for ever. In a checked group, all members have come to what NCCL runs. What that member
+ * had a part in may still end here, for which it gets a while. */
+static ddp_status await_rest(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
 {
-    struct ddp_device *device = queue->base.device;
-    const struct ddp_nccl_job *job = ddp_nccl_job_of(head);
+    const struct ddp_env *env = coll->queue.base.env;
 
-    if (job->phase != DDP_NCCL_RUNNING) {
+    if (coll->control.is_checked || !ddp_control_has_left(&coll->control)) {
         return DDP_PENDING;
     }
-    return ddp_queue_is_empty(&head->args) ? DDP_OK : device->ops->event_query(device, job->done);
+    if (job->alone_ns == 0) {
+        job->alone_ns = ddp_clock_now_ns(env->clock);
+    }
+    return ddp_clock_now_ns(env->clock) - job->alone_ns < DDP_QUEUE_SUSPICION_NS ? DDP_PENDING
+                                                                                 : DDP_E_PEER_DIED;
 }
 
-/* Whether NCCL reported an error. On the control channel, E_PEER_DIED may also be a member that
- * left in good order. */
+static ddp_status nccl_run_head(struct ddp_queue *queue, struct ddp_coll_work *head)
+{
+    struct ddp_nccl_coll *coll = (struct ddp_nccl_coll *)queue;
+    struct ddp_device *device = queue->base.device;
+    struct ddp_nccl_job *job = ddp_nccl_job_of(head);
+    ddp_status status = DDP_PENDING;
+
+    if (job->phase == DDP_NCCL_RUNNING) {
+        status =
+            ddp_queue_is_empty(&head->args) ? DDP_OK : device->ops->event_query(device, job->done);
+    }
+    return status == DDP_PENDING ? await_rest(coll, job) : status;
+}
+
+/* Whether NCCL reported an error. */
 static bool is_library_error(const struct ddp_nccl_coll *coll)
 {
     return coll->comm != NULL && ddp_nccl_comm_error(coll->comm)[0] != '\0';
 }
 
 /* NCCL notices a dead peer by its closed sockets and reports a remote error; while members connect,
- * it reports an internal error (connection of a proxy) or a system error (socket). If nobody turns
- * out to be dead, the remote error is NCCL's own: E_DEVICE. */
-static bool nccl_may_be_death(const struct ddp_queue *queue, ddp_status error,
+ * it reports an internal error (connection of a proxy) or a system error (socket). A member that
+ * left in good order looks the same to it. If nobody turns out to be dead or to have left, the
+ * remote error is NCCL's own: E_DEVICE. The control channel knows who died when it says so. */
+static bool nccl_may_be_death(struct ddp_queue *queue, ddp_status error,
                               ddp_status *out_unexplained)
 {
-    bool is_library = is_library_error((const struct ddp_nccl_coll *)queue);
+    struct ddp_nccl_coll *coll = (struct ddp_nccl_coll *)queue;
 
-    *out_unexplained = error == DDP_E_PEER_DIED && is_library ? DDP_E_DEVICE : error;
-    return error == DDP_E_PEER_DIED || (error == DDP_E_SYSTEM && is_library);
+    *out_unexplained = error;
+    if (!is_library_error(coll) || (error != DDP_E_PEER_DIED && error != DDP_E_SYSTEM)) {
+        return false;
+    }
+    if (ddp_control_has_left(&coll->control)) {
+        *out_unexplained = DDP_E_PEER_DIED;
+        return false;
+    }
+    *out_unexplained = error == DDP_E_PEER_DIED ? DDP_E_DEVICE : error;
+    return true;
 }
 
 static void keep_text(struct ddp_nccl_coll *coll, ddp_status status)

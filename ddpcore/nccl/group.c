@@ -50,6 +50,14 @@ static ddp_status share(struct joining *joining)
     }
 }
 
+/* All are needed until all have connected: who leaves before that will not come any more. */
+static ddp_status check_members(struct ddp_nccl_coll *coll)
+{
+    ddp_status status = ddp_queue_check_members(&coll->queue);
+
+    return status == DDP_PENDING && ddp_control_has_left(&coll->control) ? DDP_E_PEER_DIED : status;
+}
+
 static ddp_status poll_share(void *self)
 {
     struct joining *joining = self;
@@ -61,7 +69,7 @@ static ddp_status poll_share(void *self)
             joining->stage++;
         }
     }
-    return status != DDP_PENDING ? status : ddp_queue_check_members(&joining->coll->queue);
+    return status != DDP_PENDING ? status : check_members(joining->coll);
 }
 
 static void hint_share(void *self, struct ddp_idle_hint *hint)
@@ -114,7 +122,7 @@ static ddp_status poll_connect(void *self)
     if (status < 0) {
         status = ddp_queue_explain(&joining->coll->queue, status);
     }
-    return status != DDP_PENDING ? status : ddp_queue_check_members(&joining->coll->queue);
+    return status != DDP_PENDING ? status : check_members(joining->coll);
 }
 
 static ddp_status connect_all(struct joining *joining, const struct ddp_coll_nccl_config *config,

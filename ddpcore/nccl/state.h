@@ -22,6 +22,7 @@ struct ddp_nccl_job {
     struct ddp_nccl_plan *plan; /* NULL: NCCL's own algorithm */
     uint32_t round;             /* of the plan: the one that comes next */
     bool is_after;              /* of that round, only the kernels after its messages are left */
+    uint64_t alone_ns;          /* since when it is the head though a member has left; 0: not yet */
 };
 
 struct ddp_nccl_coll {

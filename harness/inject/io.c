@@ -31,6 +31,8 @@ static _Thread_local struct harness_io *asked; /* NULL: whoever calls is not a r
 /* The rank of this process, once a fault of its process's calls is armed; never in the simulator.
  */
 static struct harness_io *of_process;
+/* This thread is the rank. A library's threads (NCCL's, MPI's) have sockets of their own. */
+static _Thread_local bool is_rank;
 
 static bool is_call(const struct harness_fault *fault, enum harness_io_call call)
 {
@@ -137,6 +139,7 @@ static int decide(enum harness_io_call call, enum harness_io_question question, 
     struct harness_io *io = harness_io_is_of_process(call) ? of_process : asked;
     size_t answer = 0;
 
+    io = io == of_process && !is_rank ? NULL : io;
     if (io != NULL) {
         answer = question == HARNESS_IO_FAILS  ? (size_t)next_error(io, call)
                  : question == HARNESS_IO_SIZE ? next_size(io, call)
@@ -442,5 +445,6 @@ void harness_io_arm(struct harness_io *io, uint32_t fault, uint64_t hit)
     }
     if (harness_io_is_of_process(io->plan->faults[fault].action.io.call) && is_preloaded()) {
         of_process = io;
+        is_rank = true;
     }
 }

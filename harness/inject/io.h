@@ -3,7 +3,8 @@
  * The calls are points of libfiu's own (posix/io/rw/write), enabled with our external callback. In
  * a process libfiu's preload library stands in front of the C library and asks at them; where it is
  * not, as in the simulator, the table of files here asks in its place, in the same order. Only
- * calls that the rank makes through its files count. Private to inject. */
+ * calls that the rank makes through its files count, and of its process's those that its own thread
+ * makes. Private to inject. */
 #ifndef HARNESS_INJECT_IO_H
 #define HARNESS_INJECT_IO_H
 

@@ -371,7 +371,7 @@ static void find_silent(const struct harness_view *view, enum harness_verdict ve
 
     for (uint32_t r = 0; r < cut->world_size; r++) {
         if (silence_of(view, r) != verdict || is_behind_device(cut, r) != behind_device ||
-            (behind_device && is_device_named(out, r))) {
+            (behind_device && (is_device_named(out, r) || harness_blocked_is(view, r)))) {
             continue;
         }
         harness_rank_set_add(&culprits, r);
@@ -429,8 +429,9 @@ void harness_monitor_analyse(const struct harness_plan *plan, const struct harne
         find_silent(&view, silences[i], false, out);
     }
     /* A finding above may be why these devices do not finish; but in a job that is ending, they
-     * have to. */
+     * have to, unless they wait for a rank that has ended. */
     if (dying || out->count == start) {
+        harness_blocked_find(&view, out);
         for (size_t i = 0; i < sizeof(silences) / sizeof(silences[0]); i++) {
             find_silent(&view, silences[i], true, out);
         }

@@ -94,6 +94,8 @@ static uint64_t first_inside(const struct harness_cut *cut)
 static uint64_t seq_not_launched(const struct harness_view *view, uint32_t rank, uint64_t inside)
 {
     const struct harness_position position = harness_position_of(view->cut, rank);
+    /* Ranks agree before they enqueue: it has not heard from all of them yet. */
+    const bool is_agreeing = view->cut->pages[rank].wait_peer != 0;
 
     if (!position.is_known || !is_still(view, rank)) {
         return 0;
@@ -101,7 +103,7 @@ static uint64_t seq_not_launched(const struct harness_view *view, uint32_t rank,
     if (position.comm == HARNESS_COMM_BEFORE) {
         return position.seq;
     }
-    return position.comm == HARNESS_COMM_IDLE && is_host_waiting(view->cut, rank) &&
+    return position.comm == HARNESS_COMM_IDLE && is_host_waiting(view->cut, rank) && !is_agreeing &&
                    inside > position.seq_ended && view->cut->pages[rank].seq_posted >= inside
                ? inside
                : 0;

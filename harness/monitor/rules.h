@@ -41,6 +41,12 @@ bool harness_message_find_unsent(const struct harness_view *view, struct harness
 void harness_device_find(const struct harness_view *view, bool is_explained,
                          struct harness_findings *out);
 
+/* The host is silent beyond its budget while its device is inside of a collective that a rank has
+ * ended without completing: the host may be in a call that waits for the device. */
+bool harness_blocked_is(const struct harness_view *view, uint32_t rank);
+/* Add one finding for all of them. */
+void harness_blocked_find(const struct harness_view *view, struct harness_findings *out);
+
 #ifdef __cplusplus
 }
 #endif

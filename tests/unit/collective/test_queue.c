@@ -44,13 +44,11 @@ static ddp_status toy_run_head(struct ddp_queue *queue, struct ddp_coll_work *he
     return ((struct toy *)queue)->head;
 }
 
-static bool toy_may_be_death(const struct ddp_queue *queue, ddp_status error,
-                             ddp_status *out_unexplained)
+static bool toy_may_be_death(struct ddp_queue *queue, ddp_status error, ddp_status *out_unexplained)
 {
     const struct toy *toy = (const struct toy *)queue;
 
-    (void)error;
-    *out_unexplained = toy->unexplained;
+    *out_unexplained = toy->unexplained != DDP_OK ? toy->unexplained : error;
     return toy->unexplained != DDP_OK;
 }
 

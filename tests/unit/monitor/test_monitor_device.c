@@ -156,6 +156,12 @@ CT_TEST(monitor_device, names_a_collective_that_never_starts)
         check_others_wait(finding, rank);
         CT_CHECK_EQ_U64(finding->op.seq, cut_seq(1, 1));
         CT_CHECK(strstr(finding->text, " posted a collective and never enqueued it") != NULL);
+        /* Not while it waits for another rank to agree to it. */
+        cut_wait(&job, rank, cut_seq(1, 1), (int32_t)((rank + 1) % RANKS));
+        cut_analyse(&job);
+        for (size_t i = 0; i < job.findings.count; i++) {
+            CT_CHECK(job.findings.items[i].verdict != HARNESS_VERDICT_HANG_NOT_LAUNCHED);
+        }
     }
 }
 

@@ -91,15 +91,34 @@ CT_TEST(monitor_device_healthy, a_stuck_kernel_explains_its_host)
     cut_fini(&job);
 }
 
-/* A host that stays in a call while the job ends is reported as without words. */
+/* A host that stays in a call while the job ends is reported as without words, unless its device
+ * waits for the rank that has ended: that holds the host up, and is reported as that. */
 CT_TEST(monitor_device_healthy, does_not_excuse_a_host_that_does_not_end)
 {
+    const struct harness_finding *finding;
     struct cut_job job;
 
     cut_open_device(&job, RANKS);
     cut_process(&job, 1, HARNESS_PROCESS_SIGNALED, 9, LATE_MS);
     cut_host(&job, 2, DDP_PHASE_BACKWARD, LATE_MS);
+    cut_analyse(&job);
+    CT_REQUIRE(job.findings.count == 2);
+    finding = &job.findings.items[1];
+    CT_CHECK(finding->verdict == HARNESS_VERDICT_HANG_DEVICE_COMM);
+    cut_check_culprit(finding, 2);
+    CT_CHECK(finding->op.is_set && finding->op.seq == cut_seq(1, 1));
+    CT_CHECK_STR(finding->text,
+                 "a collective started and does not end on rank 2 in step 1, backward, its "
+                 "host silent behind it for 2001 ms; rank 1 ended without it: all_reduce seq 6 "
+                 "(bucket 1: fc0.bias, fc0.weight)");
+    cut_comm(&job, 2, cut_seq(1, 1), CUT_COMM_BEFORE);
     check_words_add_nothing(&job, HARNESS_VERDICT_CRASH_SIGNALED);
+    cut_comm(&job, 2, cut_seq(1, 1), CUT_COMM_ENDED);
+    check_words_add_nothing(&job, HARNESS_VERDICT_CRASH_SIGNALED);
+    cut_comm(&job, 2, cut_seq(1, 1), CUT_COMM_INSIDE);
+    cut_process(&job, 1, HARNESS_PROCESS_RUNNING, 0, LATE_MS);
+    job.pages[1].revoke_rank = 2;
+    check_words_add_nothing(&job, HARNESS_VERDICT_HANG_HOST);
     cut_fini(&job);
 }
 

@@ -227,6 +227,50 @@ CT_TEST(nccl_failure, error_is_held_against_deaths)
     check_explained(DDP_NCCL_SYSTEM_ERROR);
 }
 
+/* A member leaves in good order, and takes no part in what the others have launched. They end, and
+ * nobody is called dead, no device broken. error: what NCCL says on rank 0; "": nothing. */
+static void check_left(const char *error)
+{
+    const struct nccl_world_options options = {.is_checked = false, .has_revoke = true};
+    struct ddp_revocation revocation;
+    struct nccl_world world;
+    char script[64];
+
+    CT_REQUIRE(nccl_world_open(&world, 3, &options));
+    post(&world, 0);
+    post(&world, 2);
+    nccl_world_settle(&world);
+    ddp_control_leave(&((struct ddp_nccl_coll *)world.ranks[1].coll)->control);
+    nccl_world_advance(&world, DDP_NS_PER_MS);
+    nccl_world_settle(&world);
+    CT_CHECK_STATUS(status_of(&world, 0), DDP_PENDING);
+    if (error[0] != '\0') {
+        (void)snprintf(script, sizeof(script), "rank0:async=%s", error);
+        nccl_world_script(&world, script);
+        nccl_world_settle(&world);
+        CT_CHECK_STATUS(((struct ddp_nccl_coll *)world.ranks[0].coll)->queue.failed,
+                        DDP_E_PEER_DIED);
+    }
+    nccl_world_advance(&world, DDP_QUEUE_SUSPICION_NS);
+    nccl_world_run(&world);
+    for (uint32_t rank = 0; rank < 3; rank += 2) {
+        struct ddp_coll *coll = world.ranks[rank].coll;
+
+        CT_CHECK_STATUS(status_of(&world, rank), DDP_E_PEER_DIED);
+        CT_CHECK_EQ_I64(coll->ops->dead_rank(coll), -1);
+        CT_CHECK(!coll->ops->is_revoked(coll, &revocation));
+    }
+    nccl_world_abort(&world, 1);
+    nccl_world_close(&world);
+}
+
+CT_TEST(nccl_failure, member_that_leaves_ends_what_waits_for_it)
+{
+    check_left("");
+    check_left("remote_error");
+    check_left("system_error");
+}
+
 CT_TEST(nccl_failure, refused_call_ends_the_group)
 {
     const struct nccl_world_options options = {.is_checked = true};
