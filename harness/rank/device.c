@@ -62,6 +62,7 @@ ddp_status harness_session_open_device(struct harness_session *session)
     struct ddp_env *env = session->env;
 
     DDP_TRY(create_device(session, is_cuda, &session->device));
+    session->card = is_cuda ? session->device : NULL;
     DDP_TRY(observe(session, is_cuda));
     DDP_TRY(ddp_transfer_init(&session->transfer, session->device, env->idle, env->clock,
                               session->plan->job.timeout_ns));

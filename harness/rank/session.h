@@ -86,6 +86,7 @@ struct harness_session {
     struct harness_opaque_mover opaque;   /* if it is one that moves the data itself */
     struct harness_keeper keeper;
     struct ddp_device *device;
+    struct ddp_device *card;       /* a GPU, beneath its observer; else NULL */
     struct ddp_transfer transfer;  /* of tensors that the host has to see */
     struct ddp_progress *progress; /* mapped for the device, or NULL */
     struct ddp_coll *engine;       /* what really moves data, below its decorators */
@@ -159,6 +160,8 @@ DDP_MUST_USE ddp_status harness_session_checkpoint_path(const struct harness_ses
 /* model.c: model and optimizer. Errors: E_INJECTED; E_INVALID: a fault made them impossible;
  * E_NOMEM. */
 DDP_MUST_USE ddp_status harness_session_build_model(struct harness_session *session);
+/* warm.c: on a GPU, before the first collective. */
+DDP_MUST_USE ddp_status harness_session_warm_up(struct harness_session *session);
 /* device.c: the plan's device, behind its observer where there is something to see. */
 DDP_MUST_USE ddp_status harness_session_open_device(struct harness_session *session);
 void harness_session_close_device(struct harness_session *session);

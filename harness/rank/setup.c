@@ -333,6 +333,7 @@ ddp_status harness_session_open(struct harness_session *session,
     DDP_TRY(open_data(session));
     DDP_TRY(configure_sampler(session));
     DDP_TRY(harness_session_build_model(session));
+    DDP_TRY(harness_session_warm_up(session));
     DDP_TRY(open_batches(session));
     DDP_TRY(harness_session_configure_trainer(session));
     DDP_TRY(harness_session_point(session, DDP_FAULT_POINT_COMM_INIT, &session->is_left_out));
