@@ -114,6 +114,8 @@ ddp_status ddp_view_restore(struct ddp *ddp, size_t param)
 void ddp_view_close(struct ddp *ddp)
 {
     struct ddp_mem *mem = ddp->group->env->mem;
+    /* In a failed group the buckets hold what an unfinished collective has left there. */
+    const bool is_worth_it = ddp->group->failure.status == DDP_OK;
 
     for (size_t i = 0; ddp->own_grads != NULL && i < ddp->param_count; i++) {
         struct ddp_param *param = &ddp->params[i];
@@ -121,6 +123,7 @@ void ddp_view_close(struct ddp *ddp)
         if (!is_view(ddp, i)) {
             continue; /* the caller has put it elsewhere */
         }
+        param->is_grad_defined = param->is_grad_defined && is_worth_it;
         if (param->is_grad_defined && param->elem_count > 0 &&
             ddp->device->ops->copy(ddp->device, NULL, ddp->own_grads[i], param->grad,
                                    ddp_param_size_bytes(param)) != DDP_OK) {
