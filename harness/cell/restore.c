@@ -305,20 +305,27 @@ static const struct harness_finding *reason_of(const struct harness_findings *fi
     return first;
 }
 
-/* A rank that did not load the checkpoint posts the steps before it, too; by the state of its hook
- * a rank decides what it posts; and what was not restored is saved so again. */
+/* A rank that did not load the checkpoint posts the steps before it, too, and under join takes more
+ * batches than are left; by the state of its hook a rank decides what it posts; and what was not
+ * restored is saved so again. */
 static bool is_of_unloaded(const struct harness_plan *plan, const struct harness_finding *reason,
                            const struct harness_finding *finding)
 {
     const enum harness_family family = harness_verdict_family(finding->verdict);
-    const bool is_posted_so = reason->mode == HARNESS_MODE_PROVABLE ||
-                              plan->job.hook == HARNESS_HOOK_LOCAL_SGD ||
+    const bool is_from_start = reason->mode == HARNESS_MODE_PROVABLE;
+    const bool is_posted_so = is_from_start || plan->job.hook == HARNESS_HOOK_LOCAL_SGD ||
                               plan->job.hook == HARNESS_HOOK_POWERSGD;
+    const bool is_own = family == HARNESS_FAMILY_CHECKPOINT ||
+                        (finding->verdict == HARNESS_VERDICT_DATA_MISSING && is_from_start &&
+                         plan->job.join.is_set) ||
+                        (family == HARNESS_FAMILY_MISMATCH && is_posted_so);
+    /* Under join those whose data has ended post what ranks post that still have some. */
+    const bool is_following = plan->job.join.is_set && family == HARNESS_FAMILY_MISMATCH &&
+                              is_from_start && finding->step + 1 >= (int32_t)plan->job.steps;
 
     return reason->verdict == HARNESS_VERDICT_CHECKPOINT_STATE &&
-           (family == HARNESS_FAMILY_CHECKPOINT ||
-            (family == HARNESS_FAMILY_MISMATCH && is_posted_so)) &&
-           harness_rank_set_is_subset(&finding->culprits, &reason->culprits);
+           (is_following ||
+            (is_own && harness_rank_set_is_subset(&finding->culprits, &reason->culprits)));
 }
 
 static void conclude_findings(const struct harness_plan *plan,

@@ -185,6 +185,7 @@ static bool is_awaited(const struct harness_paths *paths, const struct harness_f
         return false;
     }
     return harness_path_is_of(b, a) || harness_path_is_held_back(paths, a, b) ||
+           harness_path_is_unformed(paths, a, b) ||
            (harness_path_is_open(paths, b, b->op.seq) && harness_path_is_owed(paths, a, b));
 }
 

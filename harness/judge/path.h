@@ -56,6 +56,10 @@ bool harness_path_is_crossed(const struct harness_paths *paths, const struct har
  * where it moves nothing of that operation on; another rank is inside it. */
 bool harness_path_is_deserted(const struct harness_paths *paths, const struct harness_finding *a,
                               const struct harness_finding *b);
+/* Ranks did not come to the first operation: one that a blames, and such as wait for it, or for
+ * each other, where their groups are formed. */
+bool harness_path_is_unformed(const struct harness_paths *paths, const struct harness_finding *a,
+                              const struct harness_finding *b);
 /* The store's process ended, and b is about ranks that had not met: they find nobody there. */
 bool harness_path_is_storeless(const struct harness_paths *paths, const struct harness_finding *a,
                                const struct harness_finding *b);
