@@ -450,6 +450,7 @@ static const struct {
     {KIND_VALUE, KIND_VALUE, is_not_waited, "it completed the operation alone"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_displaced, "its next messages were taken for those"},
     {KIND_VALUE, KIND_FAILURE, is_left_alone, "that rank took no part in the operation"},
+    {KIND_VALUE, KIND_FAILURE, harness_value_is_measured_so, "some of them measure trees already"},
     {KIND_VALUE, KIND_WAIT, is_left_alone, "that rank took no part in the operation"},
     {KIND_VALUE, KIND_WAIT, is_gone_on, "that rank took no part in the operation"},
     {KIND_VALUE, KIND_WAIT, is_apart, "that rank measures trees already"},

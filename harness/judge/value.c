@@ -137,6 +137,36 @@ bool harness_value_is_of_own_batch(const struct harness_paths *paths,
            a->step == b->step && harness_path_is_of(b, a);
 }
 
+/* The rank completed it, and put it on no stream, as it did others. */
+static bool is_never_queued(const struct harness_paths *paths, uint32_t rank, uint64_t seq)
+{
+    const struct harness_trace_event *done;
+    size_t queued_count = 0;
+
+    if (post_of(paths, rank, seq) == NULL) {
+        return false;
+    }
+    done = harness_index_with_seq(&paths->index, rank, DDP_EVENT_COLL_DONE, seq);
+    (void)harness_index_list(&paths->index, rank, DDP_EVENT_COLL_QUEUED, &queued_count);
+    return queued_count > 0 && done != NULL && harness_index_status(done->entry.arg[3]) == DDP_OK &&
+           harness_index_with_seq(&paths->index, rank, DDP_EVENT_COLL_QUEUED, seq) == NULL;
+}
+
+/* Ranks that took no part in a broadcast measure sums already, and the library takes the messages
+ * of those for the broadcast's. */
+bool harness_value_is_measured_so(const struct harness_paths *paths,
+                                  const struct harness_finding *a, const struct harness_finding *b)
+{
+    const uint32_t count = harness_rank_set_count(&a->culprits);
+    bool is_apart = a->oracle == HARNESS_ORACLE_BROADCAST && a->op.seq > 0 && count > 0 &&
+                    b->phase == (int32_t)DDP_PHASE_PROBE && b->status == DDP_E_STATE;
+
+    for (uint32_t i = 0; is_apart && i < count; i++) {
+        is_apart = is_never_queued(paths, harness_rank_set_at(&a->culprits, i), a->op.seq);
+    }
+    return is_apart;
+}
+
 /* A sum over a wrong schedule or tree. */
 bool harness_value_is_summed_so(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b)

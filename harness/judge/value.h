@@ -16,6 +16,9 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
 bool harness_value_is_of_own_batch(const struct harness_paths *paths,
                                    const struct harness_finding *a,
                                    const struct harness_finding *b);
+/* a: a broadcast that went otherwise; b: a failure. */
+bool harness_value_is_measured_so(const struct harness_paths *paths,
+                                  const struct harness_finding *a, const struct harness_finding *b);
 /* a: an operation that was left out; b: of what the rank's hook keeps. */
 bool harness_value_is_hook_behind(const struct harness_paths *paths,
                                   const struct harness_finding *a, const struct harness_finding *b);

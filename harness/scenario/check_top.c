@@ -230,5 +230,6 @@ ddp_status harness_scenario_check_top(const struct harness_reader *reader,
     if (harness_plan_is_guest(kept)) {
         return harness_scenario_check_guest_top(reader, map, kept);
     }
+    DDP_TRY(harness_scenario_check_waits(reader, map, kept));
     return check_restore(reader, map, kept);
 }

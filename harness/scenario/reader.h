@@ -45,6 +45,10 @@ harness_scenario_check_section harness_scenario_check_top, harness_scenario_chec
     harness_scenario_check_action, harness_scenario_check_expect, harness_scenario_check_op,
     harness_scenario_check_restore, harness_scenario_check_canary, harness_scenario_check_io;
 
+/* check_wait.c: of check_top.c. */
+DDP_MUST_USE ddp_status harness_scenario_check_waits(const struct harness_reader *reader,
+                                                     const struct harness_yaml_node *top,
+                                                     const struct harness_plan *plan);
 /* check_posts.c: of check_job.c. */
 DDP_MUST_USE ddp_status harness_scenario_check_posts(const struct harness_reader *reader,
                                                      const struct harness_yaml_node *map,

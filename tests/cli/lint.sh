@@ -56,5 +56,14 @@ finds 'step 9 cannot be named: the job has 2 steps' mlp 'seed: 1' "$hang" 'verdi
 planned=$("$ddprove" list verdicts | sed -n 's/ .*(planned:.*//p' | head -n 1)
 test -z "$planned" || finds "$planned is planned: no run reports it yet" mlp 'seed: 1' '' "verdict: $planned, culprit: none"
 
+# A card's waits.
+card='bucket_cap_kb: 1, bucket_order: reverse, device: cuda, collective: nccl, ranks_per_gpu: 4'
+wait='faults: [{at: {rank: 1, step: 1, bucket: 0}, point: collective/wait, do: {skip: true}}]'
+finds 'bad.yaml:4:9: faults.0 leaves out the wait for bucket 0, and on a card that for bucket 2 holds for it: use bucket 2, the last' \
+    mlp "widths: [64, 32, 32, 10], $card" "$wait"
+finds 'a later one of the pass holds for it: leave out hook' mlp "widths: [64, 10], hook: fp16, $card" "$wait"
+finds 'a later one of the pass holds for it: leave out find_unused_parameters' mlp \
+    "widths: [64, 10], find_unused_parameters: true, $card" "$wait"
+
 echo "$failures failures"
 test "$failures" -eq 0
