@@ -237,6 +237,25 @@ static const char *skip_lacks(const struct harness_fault *fault, const struct ha
     return NULL;
 }
 
+/* Why a job whose data a library moves never comes to this point; NULL: it may. */
+static const char *library_lacks(const struct harness_fault *fault, const struct harness_job *job)
+{
+    if (job->collective.engine == HARNESS_ENGINE_SCHEDULE ||
+        job->collective.engine == HARNESS_ENGINE_OPAQUE) {
+        return NULL;
+    }
+    if (fault->point == DDP_FAULT_POINT_COLLECTIVE_SCHEDULE) {
+        return "compiles no schedule";
+    }
+    /* Messages of the library are its own; ranks that agree before each call send some. */
+    if (fault->point == DDP_FAULT_POINT_MESSAGE_RECV &&
+        job->semantics != HARNESS_SEMANTICS_STRICT) {
+        return "moves the data itself; only where ranks agree on each collective do they send "
+               "messages: set semantics strict";
+    }
+    return NULL;
+}
+
 /* What a point cannot do is refused here, with the points that could. */
 ddp_status harness_scenario_check_fault(const struct harness_reader *reader,
                                         const struct harness_yaml_node *map, void *kept)
@@ -249,9 +268,16 @@ ddp_status harness_scenario_check_fault(const struct harness_reader *reader,
     const struct harness_fault *fault = kept;
     enum harness_action_place place = harness_action_place(fault->action.kind);
     const char *lack = skip_lacks(fault, &reader->plan->job);
+    const char *library = library_lacks(fault, &reader->plan->job);
 
     if (harness_plan_is_guest(reader->plan)) {
         return harness_scenario_check_guest_fault(reader, map, fault);
+    }
+    if (library != NULL) {
+        return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_FAULT_point), reader->err,
+                                 DDP_E_INVALID, "%s is never reached: collective %s %s",
+                                 ddp_fault_point_name(fault->point),
+                                 harness_collective_name(reader->plan->job.collective), library);
     }
     if (lack != NULL) {
         return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_FAULT_point), reader->err,
