@@ -330,6 +330,19 @@ static bool is_raced(const struct harness_draw_site *site)
            site->fault > site->draw->plan->faults;
 }
 
+struct harness_trigger harness_draw_anywhere(void)
+{
+    return (struct harness_trigger){.step = -1,
+                                    .micro = -1,
+                                    .phase = -1,
+                                    .bucket = -1,
+                                    .param = -1,
+                                    .layer = -1,
+                                    .seq = -1,
+                                    .hit = 1,
+                                    .times = 1};
+}
+
 bool harness_draw_fault(struct harness_draw_site *site)
 {
     for (unsigned i = 0; i < TRIES; i++) {
@@ -337,15 +350,7 @@ bool harness_draw_fault(struct harness_draw_site *site)
         struct harness_fault *fault = site->fault;
 
         memset(fault, 0, sizeof *fault);
-        fault->at = (struct harness_trigger){.step = -1,
-                                             .micro = -1,
-                                             .phase = -1,
-                                             .bucket = -1,
-                                             .param = -1,
-                                             .layer = -1,
-                                             .seq = -1,
-                                             .hit = 1,
-                                             .times = 1};
+        fault->at = harness_draw_anywhere();
         fault->action.kind = draw_action(site);
         if (draw_point(site) && draw_trigger(site) && harness_draw_details(site) &&
             !is_drowned(site) && !is_raced(site) &&

@@ -39,18 +39,12 @@ static void move_to_load(struct harness_draw *draw, struct harness_fault *fault)
                             fault->action.kind == HARNESS_ACTION_SKIP;
 
     if (is_fitting && harness_draw_chance(draw, 15)) {
+        const uint32_t rank = fault->at.rank;
+
         fault->point = DDP_FAULT_POINT_CHECKPOINT_LOAD;
-        fault->at = (struct harness_trigger){.run = HARNESS_RUN_RESTORE,
-                                             .rank = fault->at.rank,
-                                             .step = -1,
-                                             .micro = -1,
-                                             .phase = -1,
-                                             .bucket = -1,
-                                             .param = -1,
-                                             .layer = -1,
-                                             .seq = -1,
-                                             .hit = 1,
-                                             .times = 1};
+        fault->at = harness_draw_anywhere();
+        fault->at.run = HARNESS_RUN_RESTORE;
+        fault->at.rank = rank;
     }
 }
 

@@ -18,6 +18,9 @@ struct harness_draw_site {
 /* draw_action.c: what the action takes, once its place is known; false: nothing fits there. */
 bool harness_draw_details(struct harness_draw_site *site);
 
+/* A trigger without a place: of rank 0, the first time. */
+struct harness_trigger harness_draw_anywhere(void);
+
 /* Draw until a fault can be placed, and the model has an answer to it. */
 bool harness_draw_fault(struct harness_draw_site *site);
 
