@@ -2,7 +2,7 @@
 # One case of programs on the real NCCL that know nothing of ddprove, under `ddprove exec`. All ranks share one card;
 # contexts are made one after the other, so that ranks are silent for some seconds before their first call.
 # Usage: nccl_card.sh BUNDLE CASE; without a case: the names of all. Exit: 0, or 1 and what was said instead; 77: PyTorch
-# is not there.
+# is not there. NCCL_CARD_PROGRAM: in place of the bundle's program.
 set -u
 bundle=${1:-} name=${2:-}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -43,7 +43,7 @@ YAML
     said 0 "^PASS .*$words" "$bundle/bin/ddprove" exec "$folder/card.yaml" --out "$folder/runs" -- "$@"
 }
 
-program=("$bundle/bin/guest_nccl_card" "$folder/ranks")
+program=("${NCCL_CARD_PROGRAM:-$bundle/bin/guest_nccl_card}" "$folder/ranks")
 mkdir "$folder/ranks"
 sum="kind: all_reduce, comm: ncclCommInitRank, seq: 23}, point: collective/pre"
 torch=(python3 "$here/torch/card.py")
@@ -52,7 +52,6 @@ if [[ $name == torch* ]] && ! python3 -c "import torch" 2>/dev/null; then
     echo "PyTorch is not installed"
     exit 77
 fi
-# Calls that ranks have posted and that the device has not begun are waits, too.
 case $name in
 program) said 0 "" "$bundle/bin/ddprove" exec --ranks 3 --adapter nccl -- "${program[@]}" ;;
 program_kill) judged "CRASH.SIGNALED  rank 1" nccl 3 "$sum, do: {kill: SIGKILL}}" "verdict: CRASH.SIGNALED, culprit: injected" "${program[@]}" ;;

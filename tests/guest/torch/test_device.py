@@ -13,7 +13,7 @@ except ImportError:
     print("there is no PyTorch here")
     sys.exit(77)
 
-from ddprove_torch import device, library  # noqa: E402
+from ddprove_torch import backend, device, library  # noqa: E402
 
 
 class Event:
@@ -114,6 +114,23 @@ class Calls(unittest.TestCase):
     def test_on_the_host_it_is_done(self):
         device.finish(Call("sum"), torch.device("cpu"))
         self.assertEqual(self.guest.told, [("call_done", "sum")])
+
+    def test_a_call_without_a_work(self):
+        """NCCL gives none for a call that the program's own stream does; the program waits for nothing then."""
+        kernel, named = backend.Kernel.__new__(backend.Kernel), {"tensors": ["tensor"]}
+        kernel.name, kernel.below, kernel.op = "allreduce_", 0, mock.Mock()
+        kernel.op.redispatch.return_value = ["tensor"], "no work"
+        kernel.op._schema.returns = ["Tensor[]", "Work"]
+        entry = backend.Entry(Call("sum"), [], CARD)
+        entry.times = 2
+        self.events.append(Event())
+        with mock.patch.object(backend, "Work", mock.Mock(unbox=lambda _: None)), \
+                mock.patch.object(backend.faults, "change", lambda *_: mock.Mock(redop=None, named=named)):
+            result = kernel.make(0, None, mock.Mock(), entry, named, (["tensor"],))
+        self.assertEqual((result, kernel.op.redispatch.call_count), ((["tensor"], "no work"), 2))
+        self.events[-1].come.set()
+        device.forget(1)
+        self.assertEqual(self.guest.told[-1], ("call_done", "sum"))
 
     def test_who_waits_on_the_host(self):
         on_gpu, on_host, nowhere = mock.Mock(), mock.Mock(), mock.Mock()

@@ -220,7 +220,9 @@ class Kernel:
             result = None
             for _ in range(entry.times):
                 if result is not None:
-                    Work.unbox(result[-1] if isinstance(result, tuple) else result).wait()
+                    before = Work.unbox(result[-1] if isinstance(result, tuple) else result)
+                    if before is not None:
+                        before.wait()
                 if changed.redop is not None:
                     result = faults.reduce_otherwise(self.name, group, changed)
                 elif changed.named is named:
@@ -243,6 +245,9 @@ class Kernel:
             device.finish(entry.call, entry.where)
             return None
         made = Work.unbox(result[-1] if isinstance(result, tuple) else result)
+        if made is None:  # NCCL: the caller's stream does it
+            device.finish(entry.call, entry.where)
+            return result
         entry.inner = made
         if self.name in forms.ENDS or device.is_waited_on_host(self.name, group):
             return _await(result, entry, made)
