@@ -46,6 +46,12 @@ struct harness_campaign_result {
                      * differs from case to case */
 };
 
+/* Neither right nor left out: what the campaign sets does not fit every plan (SKIP). */
+static inline bool harness_campaign_is_wrong(const struct harness_campaign_result *result)
+{
+    return result->outcome != HARNESS_OUTCOME_PASS && result->outcome != HARNESS_OUTCOME_SKIP;
+}
+
 /* Run one case. work_dir: a folder of its own for a driver that needs one. failed_dir: where a case
  * that does not pass leaves plan.yaml and signature.txt; NULL: nowhere. */
 void harness_campaign_run_case(const struct harness_campaign *campaign, uint64_t number,

@@ -74,6 +74,27 @@ static ddp_status run(struct work *work, json_t **out_verdict, struct ddp_err *e
     return run_plan(work, plan, &model, out_verdict, err);
 }
 
+/* What was drawn is a scenario, but not together with what the campaign sets. */
+static bool is_left_out(const struct work *work)
+{
+    struct harness_scenario drawn = {.plans = NULL};
+    struct ddp_text text;
+    struct ddp_err err = {{0}};
+    bool is_one = false;
+
+    if (work->campaign->set_count == 0) {
+        return false;
+    }
+    ddp_text_init(&text, ddp_mem_pool_mem(work->pool));
+    if (harness_grammar_draw(&work->campaign->options, work->campaign->seed, work->result->number,
+                             &text, &err) == DDP_OK) {
+        is_one = harness_scenario_parse(ddp_text_str(&text), text.size_bytes, "plan.yaml", NULL, 0,
+                                        &drawn, &err) == DDP_OK;
+        harness_scenario_fini(&drawn);
+    }
+    return is_one;
+}
+
 static void leave_behind(const struct work *work, const char *failed_dir)
 {
     struct ddp_text path;
@@ -103,7 +124,7 @@ static void leave_behind(const struct work *work, const char *failed_dir)
     }
     if (status != DDP_OK) {
         work->result->outcome = HARNESS_OUTCOME_ERROR;
-        harness_campaign_signature_error(err.text, work->result);
+        harness_campaign_signature_error(err.text, false, work->result);
     }
 }
 
@@ -129,10 +150,13 @@ void harness_campaign_run_case(const struct harness_campaign *campaign, uint64_t
         harness_campaign_signature(work.scenario.plan_count > 0 ? &work.scenario.plans[0] : NULL,
                                    verdict, out);
     } else {
+        bool is_refused =
+            (status == DDP_E_INVALID || status == DDP_E_UNSUPPORTED) && is_left_out(&work);
+
         harness_campaign_signature_error(err.text[0] != '\0' ? err.text : ddp_status_text(status),
-                                         out);
+                                         is_refused, out);
     }
-    if (out->outcome != HARNESS_OUTCOME_PASS && failed_dir != NULL && work.pool != NULL) {
+    if (harness_campaign_is_wrong(out) && failed_dir != NULL && work.pool != NULL) {
         leave_behind(&work, failed_dir);
     }
     json_decref(verdict);

@@ -166,9 +166,11 @@ static ddp_status print_failures(const struct merge *merge, const char *out_dir,
     }
     qsort(groups, group_count, sizeof *groups, compare_groups);
     for (size_t i = 0; i < group_count && i < SIGNATURES_SHOWN; i++) {
-        ddp_text_add(out, "%6zu x %s\n         first: %s/failed/%08" PRIu64 ".%s/plan.yaml\n",
-                     groups[i].count, groups[i].first->text, out_dir, groups[i].first->number,
-                     harness_driver_name(groups[i].first->driver));
+        ddp_text_add(out, "%6zu x %s\n", groups[i].count, groups[i].first->text);
+        if (harness_campaign_is_wrong(groups[i].first)) {
+            ddp_text_add(out, "         first: %s/failed/%08" PRIu64 ".%s/plan.yaml\n", out_dir,
+                         groups[i].first->number, harness_driver_name(groups[i].first->driver));
+        }
     }
     if (group_count > SIGNATURES_SHOWN) {
         ddp_text_add(out, "         and %zu more signatures\n", group_count - SIGNATURES_SHOWN);
@@ -233,11 +235,17 @@ static ddp_status conclude(struct merge *merge, const char *const *dirs, size_t 
         const struct harness_campaign_result *result = &merge->lines.items[i];
 
         summary->counts[result->outcome]++;
+        if (!harness_campaign_is_wrong(result)) {
+            continue;
+        }
         summary->outcome = harness_outcome_worse(summary->outcome, result->outcome);
-        if (result->outcome != HARNESS_OUTCOME_PASS && out_dir != NULL) {
+        if (out_dir != NULL) {
             DDP_TRY(copy_failed(merge, dirs, dir_count, out_dir, result, "plan.yaml", err));
             DDP_TRY(copy_failed(merge, dirs, dir_count, out_dir, result, "signature.txt", err));
         }
+    }
+    if (summary->counts[HARNESS_OUTCOME_SKIP] == merge->lines.count && merge->lines.count > 0) {
+        summary->outcome = HARNESS_OUTCOME_SKIP;
     }
     summary->case_count = merge->lines.count;
     print_missing(merge, out_dir != NULL, summary, out);

@@ -84,7 +84,7 @@ static ddp_status take(void *context, const struct harness_campaign_result *resu
     status = append(shard, &line, err);
     ddp_text_fini(&line);
     shard->progress.done++;
-    shard->progress.failed += result->outcome != HARNESS_OUTCOME_PASS;
+    shard->progress.failed += harness_campaign_is_wrong(result);
     if (shard->config->progress != NULL) {
         shard->config->progress(shard->config->context, &shard->progress);
     }
@@ -130,8 +130,7 @@ static ddp_status list_tasks(struct shard *shard, struct harness_campaign_task *
             if (is_done(shard, &cursor, number, driver)) {
                 shard->progress.done++;
                 shard->progress.resumed++;
-                shard->progress.failed +=
-                    shard->lines.items[cursor].outcome != HARNESS_OUTCOME_PASS;
+                shard->progress.failed += harness_campaign_is_wrong(&shard->lines.items[cursor]);
             } else {
                 (*out)[(*out_count)++] = (struct harness_campaign_task){number, driver};
             }

@@ -34,15 +34,16 @@ static void add_masked(struct ddp_text *out, const char *text)
     }
 }
 
-void harness_campaign_signature_error(const char *text, struct harness_campaign_result *out)
+void harness_campaign_signature_error(const char *text, bool is_left_out,
+                                      struct harness_campaign_result *out)
 {
     char cut[300];
     struct ddp_text line;
 
-    out->outcome = HARNESS_OUTCOME_ERROR;
+    out->outcome = is_left_out ? HARNESS_OUTCOME_SKIP : HARNESS_OUTCOME_ERROR;
     (void)snprintf(cut, sizeof cut, "%.299s", text);
     ddp_text_init_fixed(&line, out->text, sizeof out->text);
-    ddp_text_add(&line, "ERROR ");
+    ddp_text_add(&line, "%s ", harness_outcome_name(out->outcome));
     add_masked(&line, cut);
 }
 
@@ -171,7 +172,7 @@ void harness_campaign_signature(const struct harness_plan *plan, const json_t *v
 
     if (harness_outcome_parse(text_of(verdict, "outcome"), &out->outcome) != DDP_OK ||
         out->outcome == HARNESS_OUTCOME_ERROR || plan == NULL) {
-        harness_campaign_signature_error(text_of(verdict, "reason"), out);
+        harness_campaign_signature_error(text_of(verdict, "reason"), false, out);
         return;
     }
     ddp_text_init_fixed(&line, out->text, sizeof out->text);

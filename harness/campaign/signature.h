@@ -10,7 +10,9 @@
 /* verdict: the object of verdict.json. */
 void harness_campaign_signature(const struct harness_plan *plan, const json_t *verdict,
                                 struct harness_campaign_result *out);
-/* The harness itself failed: its message, with a # for each number. */
-void harness_campaign_signature_error(const char *text, struct harness_campaign_result *out);
+/* The harness itself failed, or what was drawn is left out: its message, with a # for each number.
+ */
+void harness_campaign_signature_error(const char *text, bool is_left_out,
+                                      struct harness_campaign_result *out);
 
 #endif

@@ -130,12 +130,12 @@ static void answer_for(const struct workers *workers, unsigned slot, int wait_st
         (void)snprintf(text, sizeof text, "the harness exited");
     }
     *out = (struct harness_campaign_result){.number = task->number, .driver = task->driver};
-    harness_campaign_signature_error(text, out);
+    harness_campaign_signature_error(text, false, out);
 }
 
 static void note_end(const struct workers *workers, const struct harness_campaign_result *result)
 {
-    if (workers->config->is_fail_fast && result->outcome != HARNESS_OUTCOME_PASS) {
+    if (workers->config->is_fail_fast && harness_campaign_is_wrong(result)) {
         workers->board->is_over = true;
     }
 }

@@ -149,6 +149,10 @@ static int conclude(const char *const *dirs, size_t dir_count, const char *out_d
         return cli_usage_error("%s", err.text);
     }
     (void)fputs(ddp_text_str(&text), stdout);
+    if (summary.counts[HARNESS_OUTCOME_SKIP] > 0) {
+        (void)printf("%llu left out: what the campaign sets does not fit them\n",
+                     (unsigned long long)summary.counts[HARNESS_OUTCOME_SKIP]);
+    }
     (void)printf("%llu passed, %llu failed, %llu inconclusive, %llu errors: %s%s\n",
                  (unsigned long long)summary.counts[HARNESS_OUTCOME_PASS],
                  (unsigned long long)summary.counts[HARNESS_OUTCOME_FAIL],

@@ -22,6 +22,15 @@ cmp six/results.txt merged/results.txt || fail "a merge of one shard differs"
 says '6 passed, 0 failed' campaign "$file" --cases 6 --driver sim --out six --resume
 says 'cases/s of one core' campaign "$file" --cases 3 --driver sim --seed 9 --budget 60 --out three
 
+# What the campaign sets does not fit every plan that is drawn: those are left out, and none of them is wrong. If it fits
+# none, nothing was shown.
+printf '# Mine.\ncampaign: own\ncases: 40\nseed: 1\nset: [job.hook=bf16]\n' >hook.yaml
+says ' left out: what the campaign sets does not fit them' campaign hook.yaml --driver sim --out hook
+grep -qE '^[1-9][0-9]* passed, 0 failed, 0 inconclusive, 0 errors' out || fail "cases that are left out count: $(cat out)"
+[ ! -d hook/failed ] || [ -z "$(ls hook/failed)" ] || fail "a case that was left out is kept: $(ls hook/failed)"
+printf '# Mine.\ncampaign: own\ncases: 3\nseed: 1\nset: [job.collective=nccl]\n' >none.yaml
+ends 77 campaign none.yaml --driver sim --out none
+
 # A shard says nothing of the others; without one of them the whole is no success.
 says '2 passed, 0 failed' campaign "$file" --cases 6 --driver sim --shard 1/3 --out part
 grep -q 'missing' out && fail "a shard misses what is not its own: $(cat out)"
