@@ -22,7 +22,6 @@ ARGUED = {
     "io/link_broken_pipe": COUNTED,
     "io/link_lost": COUNTED,
     "io/link_silent": COUNTED,
-    "mismatch/buckets_swapped": "strict: the first of its faults ends the rank before the second one",
     "mismatch/message_last": COUNTED,
     "mpi/measured_twice": "the altered sum is one that a tree of NCCL gives",
     "mpi/measured_unclear": "the altered sum is one that a tree of NCCL gives",

@@ -142,16 +142,18 @@ static void print_job(const struct recipe *recipe, const struct harness_diag_fin
                       uint32_t ranks, struct ddp_text *out)
 {
     bool is_branchy = strstr(recipe->job, "branch") != NULL;
+    bool is_order = finding->verdict == HARNESS_VERDICT_MISMATCH_ORDER;
     const char *model = is_branchy ? "model: branchy"
-                        : finding->verdict == HARNESS_VERDICT_MISMATCH_ORDER
-                            ? "model: mlp, widths: [64, 16, 16, 16, 16, 10]"
-                            : "model: mlp, widths: [64, 32, 32, 10]";
+                        : is_order ? "model: mlp, widths: [64, 16, 16, 16, 16, 10]"
+                                   : "model: mlp, widths: [64, 32, 32, 10]";
+    /* Ranks that compare what they post may be ended by the first of two faults. */
+    const char *semantics = is_order ? "pytorch" : "strict";
 
     ddp_text_add(out,
                  "job: {ranks: %u, steps: 6, %s, data: digits, batch_per_rank: 4, bucket_cap_kb: "
                  "1, bucket_order: reverse, optimizer: {kind: sgd, lr: 0.05}, seed: 7, semantics: "
-                 "strict%s",
-                 ranks, model, recipe->job);
+                 "%s%s",
+                 ranks, model, semantics, recipe->job);
 }
 
 ddp_status harness_diagnosis_scenario(const struct harness_diagnosis *diagnosis, const char *path,

@@ -479,6 +479,7 @@ bool harness_plugin_refuses(const char *program, const char *path, uint32_t op, 
     if (open_any(program, path, &plugin, NULL) != DDP_OK) {
         return false;
     }
+    DDP_ASSERT(plugin != NULL);
     plugin->op = op;
     if (plugin->hello.is_opaque != 0 && (plugin->hello.needs & DDPROVE_COLL_BY_MPIRUN) == 0 &&
         ask(plugin, &question, false, &answer, NULL) != DDP_OK) {

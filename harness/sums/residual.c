@@ -252,6 +252,12 @@ static bool is_raw(const struct harness_residual_input *in)
     return in->raw != NULL && memcmp(in->raw, in->got, in->count * sizeof(float)) == 0;
 }
 
+/* Whether values of before are that even if they are off by a factor, too, by chance. */
+static bool is_stale_first(const struct harness_residual_input *in)
+{
+    return in->is_before_likely && is_before(in) && !is_raw(in);
+}
+
 void harness_residual_classify(const struct harness_residual_input *in,
                                struct harness_residual *out)
 {
@@ -267,9 +273,7 @@ void harness_residual_classify(const struct harness_residual_input *in,
     } else if (in->count > 1 && count_nonzero(in->got, in->count) == 0) {
         out->verdict = in->is_before_likely && is_before(in) ? HARNESS_VERDICT_VALUE_STALE
                                                              : HARNESS_VERDICT_VALUE_LOST;
-    } else if (in->is_before_likely && is_before(in) && !is_raw(in)) {
-        out->verdict = HARNESS_VERDICT_VALUE_STALE; /* if it is off by a factor, too, by chance */
-    } else if (find_factor(in, out)) {
+    } else if (!is_stale_first(in) && find_factor(in, out)) {
         bool is_double = !(out->factor < 2.0) && !(out->factor > 2.0);
 
         out->verdict = is_double ? HARNESS_VERDICT_VALUE_DUPLICATED : HARNESS_VERDICT_VALUE_SCALED;
