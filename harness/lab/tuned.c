@@ -230,15 +230,3 @@ ddp_status harness_tuned_put(struct harness_tuned *tuned, const struct harness_t
     tuned->world[at] = *world;
     return DDP_OK;
 }
-
-const struct ddp_coll_choice *harness_tuned_choose(const struct harness_tuned_world *world,
-                                                   size_t size_bytes)
-{
-    size_t i = 0;
-
-    DDP_ASSERT(world->choice_count > 0);
-    while (i + 1 < world->choice_count && size_bytes > world->choice[i].bytes_max) {
-        i++;
-    }
-    return &world->choice[i];
-}

@@ -48,9 +48,6 @@ const struct harness_tuned_world *harness_tuned_find(const struct harness_tuned 
 /* Puts a world in its place, or replaces it. Errors: E_OVERFLOW. */
 DDP_MUST_USE ddp_status harness_tuned_put(struct harness_tuned *tuned,
                                           const struct harness_tuned_world *world);
-/* The choice for that size. */
-const struct ddp_coll_choice *harness_tuned_choose(const struct harness_tuned_world *world,
-                                                   size_t size_bytes);
 
 struct harness_bench_options;
 /* tune.c: measures every all-reduce of the core with several lengths of messages, and takes the

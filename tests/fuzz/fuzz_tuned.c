@@ -31,7 +31,7 @@ static void check_tuned(const struct harness_tuned *tuned)
     check(strcmp(ddp_text_str(&first), ddp_text_str(&second)) == 0);
     for (size_t w = 0; w < tuned->world_count; w++) {
         check(harness_tuned_find(tuned, tuned->world[w].ranks) == &tuned->world[w]);
-        check(harness_tuned_choose(&tuned->world[w], 4096) != NULL);
+        check(tuned->world[w].choice_count > 0);
     }
     ddp_text_fini(&first);
     ddp_text_fini(&second);

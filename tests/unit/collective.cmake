@@ -2,7 +2,7 @@ ddprove_add_unit(NAME schedule SOURCES schedule/test_schedule.c LIBS ddp_schedul
 ddprove_add_unit(NAME collective
     SOURCES collective/coll_world.c collective/test_collective.c
         collective/test_collective_agreement.c collective/test_collective_failure.c
-        collective/test_collective_kinds.c
+        collective/test_cache.c collective/test_collective_kinds.c
         collective/test_mover.c
         collective/test_queue.c
     LIBS ddp_collective ddp_device)
