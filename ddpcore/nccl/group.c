@@ -109,9 +109,9 @@ static ddp_status share_id(struct joining *joining, const char *name, uint64_t d
     if (status == DDP_OK && coll->queue.base.member != 0) {
         memcpy(joining->id.internal, joining->value, sizeof(joining->id));
     }
-    return status == DDP_OK
-               ? DDP_OK
-               : ddp_err_set(err, status, "%s, while the id was shared", ddp_status_text(status));
+    return status == DDP_OK ? DDP_OK
+                            : ddp_err_set(err, status, "%s, while the id was shared",
+                                          ddp_store_error_text(joining->store, status));
 }
 
 static ddp_status poll_connect(void *self)

@@ -121,6 +121,7 @@ static ddp_status begin(struct ddp_nccl_coll *coll, struct ddp_nccl_job *job)
 
     DDP_TRY(device->ops->stream_wait_event(device, coll->queue.stream, job->produced));
     note_ranges(coll, &job->control.work->args);
+    ddp_progress_set_rounds(coll->progress, job->plan != NULL ? job->plan->round_count : 0);
     return mark(coll, job, DDP_MARK_COLL);
 }
 
@@ -155,10 +156,12 @@ static ddp_status launch_rounds(struct ddp_nccl_coll *coll, struct ddp_nccl_job 
             job->is_after = true;
             if (ddp_nccl_run_has_messages(&run, job->round)) {
                 DDP_TRY(ddp_nccl_run_messages(&run, job->round, coll->library, coll->comm));
+                ddp_progress_set_rounds(coll->progress, job->plan->round_count - job->round - 1);
                 return DDP_PENDING;
             }
         }
         DDP_TRY(ddp_nccl_run_kernels(&run, job->round, true));
+        ddp_progress_set_rounds(coll->progress, job->plan->round_count - job->round - 1);
         job->is_after = false;
     }
     return finish(coll, job);

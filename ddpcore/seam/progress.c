@@ -1,6 +1,7 @@
 /* Progress words. Each has one writer and only grows, so two equal readings of all of them are one
  * moment's. A word's `reached` is read before its `enqueued`, which was published first: whoever
- * sees a mark reached sees it enqueued too. */
+ * sees a mark reached sees it enqueued too. The rounds that are left are read last: between two
+ * equal marks they only go down, and are those of the marks that were read. */
 #include "ddpcore/seam/progress.h"
 
 #include <stddef.h>
@@ -41,6 +42,13 @@ uint64_t ddp_progress_next(struct ddp_progress *progress, enum ddp_progress_stre
     return word;
 }
 
+void ddp_progress_set_rounds(struct ddp_progress *progress, uint64_t rounds_left)
+{
+    if (progress != NULL) {
+        __atomic_store_n(&progress->rounds_left, rounds_left, __ATOMIC_RELEASE);
+    }
+}
+
 static void load(const struct ddp_progress *from, struct ddp_progress *to)
 {
     to->is_mapped = __atomic_load_n(&from->is_mapped, __ATOMIC_ACQUIRE);
@@ -48,11 +56,12 @@ static void load(const struct ddp_progress *from, struct ddp_progress *to)
         to->stream[i].reached = __atomic_load_n(&from->stream[i].reached, __ATOMIC_ACQUIRE);
         to->stream[i].enqueued = __atomic_load_n(&from->stream[i].enqueued, __ATOMIC_ACQUIRE);
     }
+    to->rounds_left = __atomic_load_n(&from->rounds_left, __ATOMIC_ACQUIRE);
 }
 
 bool ddp_progress_is_equal(const struct ddp_progress *a, const struct ddp_progress *b)
 {
-    bool is_equal = a->is_mapped == b->is_mapped;
+    bool is_equal = a->is_mapped == b->is_mapped && a->rounds_left == b->rounds_left;
 
     for (unsigned i = 0; i < DDP_PROGRESS_STREAM_COUNT; i++) {
         is_equal = is_equal && a->stream[i].reached == b->stream[i].reached &&

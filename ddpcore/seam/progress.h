@@ -10,7 +10,9 @@
  * - Work on the compute stream never waits on the device for the communication stream: the host
  *   sees a collective end before it enqueues work that needs the result.
  * - A collective's COLL lies behind all that it waits for, directly before its kernels, and its
- *   COLL_END directly behind them; the communication stream has no other marks. */
+ *   COLL_END directly behind them; the communication stream has no other marks.
+ * - A collective by schedule is enqueued round by round, and its COLL_END behind the last one. How
+ *   many rounds are left is set before its COLL, and goes down as they are enqueued. */
 #ifndef DDPCORE_SEAM_PROGRESS_H
 #define DDPCORE_SEAM_PROGRESS_H
 
@@ -48,6 +50,7 @@ struct ddp_progress_words {
 struct ddp_progress {
     uint64_t is_mapped; /* 1 once a device writes here; 0: the words mean nothing */
     struct ddp_progress_words stream[DDP_PROGRESS_STREAM_COUNT];
+    uint64_t rounds_left; /* of the last COLL: those that the host has not enqueued yet */
 };
 
 static inline uint64_t ddp_mark_pack(uint64_t count, enum ddp_mark kind, uint64_t index)
@@ -78,6 +81,9 @@ void ddp_progress_set_mapped(struct ddp_progress *progress, bool is_mapped);
  * NULL: does nothing and returns 0. */
 uint64_t ddp_progress_next(struct ddp_progress *progress, enum ddp_progress_stream stream,
                            enum ddp_mark mark, uint64_t index);
+/* How many rounds of a collective the host has not enqueued. 0: all of it is, once it is begun.
+ * NULL: does nothing. */
+void ddp_progress_set_rounds(struct ddp_progress *progress, uint64_t rounds_left);
 
 /* Reader's side. */
 /* Copy all words as they were at one moment; false if they moved during 64 attempts. In a copy,

@@ -371,7 +371,8 @@ static void find_silent(const struct harness_view *view, enum harness_verdict ve
 
     for (uint32_t r = 0; r < cut->world_size; r++) {
         if (silence_of(view, r) != verdict || is_behind_device(cut, r) != behind_device ||
-            (behind_device && (is_device_named(out, r) || harness_blocked_is(view, r)))) {
+            (behind_device && (is_device_named(out, r) || harness_blocked_is(view, r) ||
+                               harness_rounds_is_held(cut, r)))) {
             continue;
         }
         harness_rank_set_add(&culprits, r);

@@ -351,7 +351,8 @@ static void say_part(const struct harness_rank_set *set, const char *what,
 }
 
 /* A collective that every rank has reached, and that does not end. If all that is missing are marks
- * that hosts have not set, those hosts are silent, which is another rule's finding. */
+ * that hosts have not set, or if a host has not enqueued all of its rounds, those hosts are silent,
+ * which is another rule's finding. */
 static void find_comm(const struct harness_view *view, struct harness_findings *out)
 {
     const struct harness_cut *cut = view->cut;
@@ -370,7 +371,7 @@ static void find_comm(const struct harness_view *view, struct harness_findings *
     for (uint32_t r = 0; r < cut->world_size; r++) {
         enum part part = part_of(view, r, seq);
 
-        if (part == PART_OTHER) {
+        if (part == PART_OTHER || harness_rounds_is_owing(cut, r)) {
             return;
         }
         harness_rank_set_add(&parts[part], r);

@@ -60,6 +60,7 @@ struct harness_position harness_position_of(const struct harness_cut *cut, uint3
         out.compute = HARNESS_COMPUTE_OPEN;
     }
     set_comm(&cut->progress[rank].stream[DDP_PROGRESS_COMM], &cut->pages[rank], &out);
+    out.rounds_left = out.comm == HARNESS_COMM_OPEN ? cut->progress[rank].rounds_left : 0;
     return out;
 }
 
@@ -125,4 +126,8 @@ void harness_position_say(const struct harness_program *program,
                  position->comm == HARNESS_COMM_BEFORE   ? ": enqueued, not started"
                  : position->comm == HARNESS_COMM_INSIDE ? ": started, not ended"
                                                          : ": started, its end not yet marked");
+    if (position->rounds_left != 0) {
+        ddp_text_add(out, ", %llu of its rounds not enqueued",
+                     (unsigned long long)position->rounds_left);
+    }
 }

@@ -24,8 +24,9 @@ struct harness_position {
     enum harness_compute compute;
     enum harness_comm comm;
     uint64_t compute_reached, compute_enqueued; /* words */
-    uint64_t seq;       /* of the collective that comm is before or in; 0 if idle */
-    uint64_t seq_ended; /* last collective that ended, on the device or for the host; 0 = none */
+    uint64_t rounds_left; /* of an open collective: those that the host has not enqueued yet */
+    uint64_t seq;         /* of the collective that comm is before or in; 0 if idle */
+    uint64_t seq_ended;   /* last collective that ended, on the device or for the host; 0 = none */
 };
 
 /* Known only for a live, running rank with words. */

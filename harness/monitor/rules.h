@@ -41,6 +41,13 @@ bool harness_message_find_unsent(const struct harness_view *view, struct harness
 void harness_device_find(const struct harness_view *view, bool is_explained,
                          struct harness_findings *out);
 
+/* The host is in its own code, and has rounds of a collective that has started on its device left
+ * to enqueue: no rank gets to the end of it before this host comes back. */
+bool harness_rounds_is_owing(const struct harness_cut *cut, uint32_t rank);
+/* The device is inside of a collective that another rank's host owes rounds of, and its own host
+ * does not: whatever waits for this device is held up by that host. */
+bool harness_rounds_is_held(const struct harness_cut *cut, uint32_t rank);
+
 /* The host is silent beyond its budget while its device is inside of a collective that a rank has
  * ended without completing: the host may be in a call that waits for the device. */
 bool harness_blocked_is(const struct harness_view *view, uint32_t rank);

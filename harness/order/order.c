@@ -226,6 +226,7 @@ static void use_names(struct harness_order_walk *walk, uint32_t number)
     while ((range = harness_order_names_next(&walk->names, DDP_RANGE_BUCKET, access->allocation,
                                              access->first, access->end, &cursor)) !=
            HARNESS_NOT_NAMED) {
+        walk->is_bucket_used = walk->is_bucket_used || access->is_coll;
         use_bucket(walk, range, number);
     }
     if (access->event->entry.phase != DDP_PHASE_OPTIMIZER || access->is_write || access->is_coll) {
@@ -272,6 +273,7 @@ static void post_bucket(const struct harness_order_walk *walk, const struct ddp_
 {
     bucket->is_posted = true;
     bucket->is_seen = false;
+    bucket->is_elsewhere = false;
     bucket->is_used = false;
     bucket->skip_count = walk->skip_count;
     bucket->seq = entry->arg[0];
@@ -305,7 +307,7 @@ static void pass_collective(struct harness_order_walk *walk, const struct ddp_ev
             post_bucket(walk, entry, bucket);
         } else if (bucket->is_posted && bucket->seq == entry->arg[0]) {
             is_completed = is_completed || bucket->skip_count == walk->skip_count;
-            is_seen = is_seen || bucket->is_seen;
+            is_seen = is_seen || bucket->is_seen || bucket->is_elsewhere;
             bucket->is_posted = false;
         }
     }
@@ -315,6 +317,19 @@ static void pass_collective(struct harness_order_walk *walk, const struct ddp_ev
         walk->out->unseen_bucket = op.index;
         walk->out->unseen_seq = entry->arg[0];
     }
+}
+
+/* All of a collective is on its stream. A rank may give a bucket's operation the index of another
+ * bucket: then its accesses are recorded, of memory that its name does not say. */
+static void pass_queued(struct harness_order_walk *walk, uint64_t seq)
+{
+    for (size_t i = 0; i < walk->names.range_count[DDP_RANGE_BUCKET]; i++) {
+        if (walk->buckets[i].is_posted && walk->buckets[i].seq == seq) {
+            walk->buckets[i].is_elsewhere = walk->is_bucket_used;
+        }
+    }
+    walk->is_bucket_used = false;
+    harness_order_waits_queued(&walk->waits, seq);
 }
 
 static ddp_status pass_event(struct harness_order_walk *walk,
@@ -357,7 +372,7 @@ static ddp_status pass_event(struct harness_order_walk *walk,
         return harness_clocks_record(&walk->clocks, event_of(walk, arg[0]),
                                      stream_of(walk, arg[1]));
     case DDP_EVENT_COLL_QUEUED:
-        harness_order_waits_queued(&walk->waits, arg[0]);
+        pass_queued(walk, arg[0]);
         return DDP_OK;
     case DDP_EVENT_EVENT_WAIT:
         harness_clocks_wait(&walk->clocks, event_of(walk, arg[0]), stream_of(walk, arg[1]));

@@ -35,6 +35,7 @@ struct harness_order_bucket {
     uint64_t seq, op;
     const struct ddp_event_entry *post;
     bool is_seen;         /* accesses of it were recorded since it was posted */
+    bool is_elsewhere;    /* what was queued as its all-reduce uses another bucket's memory */
     bool is_used;         /* and other work that is ordered after them has read the bucket */
     uint32_t skip_count;  /* the walk's, when it was posted */
     uint32_t last_access; /* its last one */
@@ -60,6 +61,7 @@ struct harness_order_walk {
     struct harness_order_bucket *buckets; /* [names.range_count[DDP_RANGE_BUCKET]] */
     uint32_t pass;                        /* goes up with every event of join */
     uint64_t other_seq, other_op;         /* the last collective posted that reduces no bucket */
+    bool is_bucket_used;                  /* by a collective, since the last one that was queued */
     uint32_t skip_count;                  /* operations that faults left out so far */
     bool is_free_judged;                  /* the rank ended in good order */
     struct harness_order_facts *out;

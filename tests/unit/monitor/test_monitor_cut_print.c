@@ -223,6 +223,8 @@ CT_TEST(monitor_explain, shows_devices)
     check_has(&job, 1,
               "\nr3 device: compute idle (mark 37); comm in all_reduce seq 6 " BUCKET_1
               ": started, its end not yet marked; no mark for 2001.0 ms\n");
+    job.progress[3].rounds_left = 2;
+    check_has(&job, 1, ", its end not yet marked, 2 of its rounds not enqueued; no mark for ");
     job.progress[3].is_mapped = 0;
     check_has_not(&job, "r3 device");
     cut_fini(&job);

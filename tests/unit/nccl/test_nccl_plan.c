@@ -104,6 +104,34 @@ CT_TEST(nccl_plan, other_kinds_stay_with_nccl)
     nccl_world_close(&world);
 }
 
+/* The words tell how many rounds the host still has to enqueue: a ring of three has four. The mark
+ * of the end comes behind the last. */
+CT_TEST(nccl_plan, words_count_rounds_that_are_left)
+{
+    struct ddp_progress progress = {.is_mapped = 1};
+    const struct nccl_world_options options = {.algorithm = DDP_ALGORITHM_RING,
+                                               .progress = &progress};
+    const struct ddp_progress_words *words = &progress.stream[DDP_PROGRESS_COMM];
+    struct nccl_world world;
+    uint64_t left = 4;
+
+    CT_REQUIRE(nccl_world_open(&world, 3, &options));
+    post_all(&world, false, COUNT, DDP_REDOP_SUM);
+    for (bool is_over = false; !is_over;) {
+        bool is_marked = ddp_mark_kind(words->enqueued) == DDP_MARK_COLL_END;
+
+        if (words->enqueued != 0) {
+            CT_CHECK(progress.rounds_left == left || progress.rounds_left + 1 == left);
+            CT_CHECK(!is_marked || progress.rounds_left == 0);
+            left = progress.rounds_left;
+        }
+        is_over = nccl_world_step(&world);
+    }
+    CT_CHECK_EQ_U64(left, 0);
+    check_sums(&world, COUNT);
+    nccl_world_close(&world);
+}
+
 /* A longer collective needs a longer workspace while a shorter one still uses the old one. */
 CT_TEST(nccl_plan, workspace_grows_between_works)
 {

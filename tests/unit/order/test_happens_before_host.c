@@ -170,3 +170,30 @@ CT_TEST(happens_before, a_reduction_of_a_hooks_copy_is_seen)
         CT_CHECK(h.facts.is_reduction_unseen == !copy);
     }
 }
+
+/* An all-reduce of one bucket that was posted as another one's: the memory that it uses is not what
+ * its name says, but its accesses are there. Those of the collective before it are not its own. */
+CT_TEST(happens_before, a_reduction_under_another_index_is_seen)
+{
+    enum { OTHERS, NOBODYS, NOTHING, BEFORE };
+
+    for (int uses = OTHERS; uses <= BEFORE; uses++) {
+        struct order_history h;
+
+        init(&h);
+        order_history_add(&h, DDP_EVENT_DEVICE_NAME, DDP_RANGE_BUCKET, 0, BUCKET, 0, 64);
+        order_history_add(&h, DDP_EVENT_DEVICE_NAME, DDP_RANGE_BUCKET, 1, GRADS, 0, 64);
+        order_history_post(&h, 2, 1);
+        if (uses != NOTHING) {
+            order_history_use(&h, COMM, uses == NOBODYS ? GRADS + 100 : BUCKET, 0, 64, COLL_WRITE);
+        }
+        order_history_record(&h, 1, COMM);
+        if (uses == BEFORE) {
+            order_history_queued(&h, 1);
+        }
+        order_history_queued(&h, 2);
+        order_history_complete(&h, 2, 1);
+        CT_CHECK(order_history_is_ordered(&h));
+        CT_CHECK(h.facts.is_reduction_unseen == (uses != OTHERS));
+    }
+}

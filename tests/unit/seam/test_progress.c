@@ -71,6 +71,22 @@ CT_TEST(progress, streams_count_apart)
     }
 }
 
+/* How many rounds the host has not enqueued is copied, and going down is progress. */
+CT_TEST(progress, shows_rounds_that_are_left)
+{
+    struct ddp_progress words = {0};
+    struct ddp_progress before, after;
+
+    ddp_progress_set_rounds(NULL, 6);
+    ddp_progress_set_rounds(&words, 6);
+    CT_CHECK(ddp_progress_read(&words, &before));
+    CT_CHECK_EQ_U64(before.rounds_left, 6);
+    ddp_progress_set_rounds(&words, 5);
+    CT_CHECK(ddp_progress_read(&words, &after));
+    CT_CHECK_EQ_U64(after.rounds_left, 5);
+    CT_CHECK(!ddp_progress_is_equal(&before, &after));
+}
+
 /* Words whose second stream lies in a page that cannot be read at first. */
 static struct torn {
     char *pages;
