@@ -9,7 +9,8 @@ static ddp_status shared_backward(struct ref_tape *tape, const struct ref_node *
     const struct ref_value *out = &tape->values[node->out];
     const size_t columns = x->columns;
     float *sums = ref_tape_work(tape, 2 * columns);
-    const struct ddp_column_sums all = {sums, sums + columns, node->as.shared.row_count};
+    const struct ddp_column_sums all = {node->kept + 2 * columns, sums, sums + columns,
+                                        node->as.shared.row_count};
 
     DDP_ASSERT(tape->exchange != NULL);
     /* Even if nobody wants dx here: the other ranks wait for the sums. */
@@ -22,8 +23,7 @@ static ddp_status shared_backward(struct ref_tape *tape, const struct ref_node *
         return DDP_OK;
     }
     DDP_TRY(device->layers->standardize_columns_backward(
-        device, NULL, ref_tape_target(tape, x), out->grad, out->data, node->kept + 2 * columns,
-        &all, x->rows, columns));
+        device, NULL, ref_tape_target(tape, x), out->grad, out->data, &all, x->rows, columns));
     return ref_tape_contribute(tape, x);
 }
 

@@ -262,13 +262,14 @@ void ddp_text_add_hex(struct ddp_text *text, uint64_t value)
 
 void ddp_text_add_str(struct ddp_text *text, const char *str, size_t width)
 {
-    size_t length = strlen(str);
-    size_t padding = width > length ? width - length : 0;
-    char *out = extend(text, length + padding);
+    const size_t length = strlen(str);
+    const size_t padding = width > length ? width - length : 0;
+    char *out;
 
+    ddp_text_add_bytes(text, str, length);
+    out = extend(text, padding);
     if (out != NULL) {
-        memcpy(out, str, length);
-        memset(out + length, ' ', padding);
+        memset(out, ' ', padding);
     }
 }
 

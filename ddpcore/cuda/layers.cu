@@ -105,7 +105,6 @@ struct standardize_backward_body {
     float *dx;
     const float *dy;
     const float *y;
-    const float *inverse;
     struct ddp_column_sums sums;
     size_t columns;
 
@@ -113,7 +112,7 @@ struct standardize_backward_body {
     {
         const size_t o = i % columns;
 
-        dx[i] = inverse[o] *
+        dx[i] = sums.inverse[o] *
                 (dy[i] - sums.sum[o] / sums.row_count - y[i] * (sums.dot[o] / sums.row_count));
     }
 };
@@ -328,13 +327,13 @@ static ddp_status cuda_standardize_columns(struct ddp_device *device, struct ddp
                           rows * columns);
 }
 
-static ddp_status
-cuda_standardize_columns_backward(struct ddp_device *device, struct ddp_stream *stream, float *dx,
-                                  const float *dy, const float *y, const float *inverse,
-                                  const struct ddp_column_sums *sums, size_t rows, size_t columns)
+static ddp_status cuda_standardize_columns_backward(struct ddp_device *device,
+                                                    struct ddp_stream *stream, float *dx,
+                                                    const float *dy, const float *y,
+                                                    const struct ddp_column_sums *sums, size_t rows,
+                                                    size_t columns)
 {
-    return ddp_cuda_index(device, stream,
-                          standardize_backward_body{dx, dy, y, inverse, *sums, columns},
+    return ddp_cuda_index(device, stream, standardize_backward_body{dx, dy, y, *sums, columns},
                           rows * columns);
 }
 

@@ -36,7 +36,6 @@ ddp_status ddp_cpu_standardize_columns(struct ddp_device *device, struct ddp_str
 ddp_status ddp_cpu_standardize_columns_backward(struct ddp_device *device,
                                                 struct ddp_stream *stream, float *dx,
                                                 const float *dy, const float *y,
-                                                const float *inverse,
                                                 const struct ddp_column_sums *sums, size_t rows,
                                                 size_t columns);
 ddp_status ddp_cpu_normalize_rows(struct ddp_device *device, struct ddp_stream *stream, float *y,

@@ -123,9 +123,10 @@ ddp_status ddp_cpu_standardize_columns(struct ddp_device *device, struct ddp_str
 
 DDP_CLONES ddp_status ddp_cpu_standardize_columns_backward(
     struct ddp_device *device, struct ddp_stream *stream, float *restrict dx,
-    const float *restrict dy, const float *restrict y, const float *restrict inverse,
-    const struct ddp_column_sums *sums, size_t rows, size_t columns)
+    const float *restrict dy, const float *restrict y, const struct ddp_column_sums *sums,
+    size_t rows, size_t columns)
 {
+    const float *restrict inverse = sums->inverse;
     const float *restrict sum = sums->sum;
     const float *restrict dot = sums->dot;
     const float row_count = sums->row_count;

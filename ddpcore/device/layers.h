@@ -36,8 +36,9 @@ struct ddp_moments {
     float *mean, *variance, *inverse;
 };
 
-/* Sums over the rows of all ranks, column by column, and how many rows they are of. */
+/* Of the rows of all ranks, column by column, and how many rows that are. */
 struct ddp_column_sums {
+    const float *inverse;   /* 1 / deviation of x */
     const float *sum, *dot; /* of dy, of dy * y */
     float row_count;
 };
@@ -90,7 +91,6 @@ struct ddp_layer_ops {
      * standardize_columns' output */
     ddp_status (*standardize_columns_backward)(struct ddp_device *device, struct ddp_stream *stream,
                                                float *dx, const float *dy, const float *y,
-                                               const float *inverse,
                                                const struct ddp_column_sums *sums, size_t rows,
                                                size_t columns);
     /* The same along each row: y[b][o] = (x[b][o] - mean) * inverse[b]. inverse: B */

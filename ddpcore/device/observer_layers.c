@@ -122,15 +122,13 @@ static ddp_status observer_standardize_columns(struct ddp_device *device, struct
 static ddp_status observer_standardize_columns_backward(struct ddp_device *device,
                                                         struct ddp_stream *stream, float *dx,
                                                         const float *dy, const float *y,
-                                                        const float *inverse,
                                                         const struct ddp_column_sums *sums,
                                                         size_t rows, size_t columns)
 {
     struct ddp_observer *self = ddp_observer_of(device);
 
-    DDP_OBSERVE(self, stream,
-                INNER(standardize_columns_backward, dx, dy, y, inverse, sums, rows, columns),
-                READS(dy, rows * columns), READS(y, rows * columns), READS(inverse, columns),
+    DDP_OBSERVE(self, stream, INNER(standardize_columns_backward, dx, dy, y, sums, rows, columns),
+                READS(dy, rows * columns), READS(y, rows * columns), READS(sums->inverse, columns),
                 READS(sums->sum, columns), READS(sums->dot, columns), WRITES(dx, rows * columns));
 }
 

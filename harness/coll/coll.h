@@ -91,27 +91,27 @@ DDP_MUST_USE ddp_status harness_coll_emit(struct harness_coll_source *source,
 /* --- properties ------------------------------------------------------------------------------- */
 
 /* X(identifier, name, meaning) */
-#define HARNESS_COLL_PROPERTY_TABLE(X)                                                            \
-    X(HARNESS_COLL_EMITS, "well_formed",                                                          \
-      "each rank's steps can be read: ranges lie in their buffers, scratch as it was declared")   \
-    X(HARNESS_COLL_LIVE, "deadlock_free",                                                         \
-      "all steps end, even if a message moves only when both ends are ready")                     \
-    X(HARNESS_COLL_MATCHED, "matched", "both ends of a message agree in length and type")         \
-    X(HARNESS_COLL_ORDERED, "no_hazard",                                                          \
-      "no step touches what another one writes, unless one waits for the other")                  \
-    X(HARNESS_COLL_COMPLETE, "exactly_once",                                                      \
-      "each output element holds each contribution that it should, once, and nothing else")       \
-    X(HARNESS_COLL_INPUT_KEPT, "input_kept",                                                      \
-      "nothing is written to the input, unless it is the output")                                 \
-    X(HARNESS_COLL_ROUNDS, "rounds",                                                              \
-      "its rounds can be run one after the other: both ends of a message are of one round, none " \
-      "is left out")                                                                              \
-    X(HARNESS_COLL_SEGMENTED, "segmented", "no message is longer than was asked for")             \
-    X(HARNESS_COLL_PURE, "repeatable", "the same question gives the same steps")                  \
-    X(HARNESS_COLL_FREED, "no_leak", "an answer leaves no memory behind")                         \
-    X(HARNESS_COLL_SAME_BITS, "same_bits",                                                        \
-      "all ranks add an element in the same order, and so get the same bits")                     \
-    X(HARNESS_COLL_SAME_ORDER, "same_order",                                                      \
+#define HARNESS_COLL_PROPERTY_TABLE(X)                                                          \
+    X(HARNESS_COLL_EMITS, "well_formed",                                                        \
+      "each rank's steps can be read: ranges lie in their buffers, scratch as it was declared") \
+    X(HARNESS_COLL_LIVE, "deadlock_free",                                                       \
+      "all steps end, even if a message moves only when both ends are ready")                   \
+    X(HARNESS_COLL_MATCHED, "matched", "both ends of a message agree in length and type")       \
+    X(HARNESS_COLL_ORDERED, "no_hazard",                                                        \
+      "no step touches what another one writes, unless one waits for the other")                \
+    X(HARNESS_COLL_COMPLETE, "exactly_once",                                                    \
+      "each output element holds each contribution that it should, once, and nothing else")     \
+    X(HARNESS_COLL_INPUT_KEPT, "input_kept",                                                    \
+      "nothing is written to the input, unless it is the output")                               \
+    X(HARNESS_COLL_ROUNDS, "rounds",                                                            \
+      ("its rounds can be run one after the other: both ends of a message are of one round, "   \
+       "none is left out"))                                                                     \
+    X(HARNESS_COLL_SEGMENTED, "segmented", "no message is longer than was asked for")           \
+    X(HARNESS_COLL_PURE, "repeatable", "the same question gives the same steps")                \
+    X(HARNESS_COLL_FREED, "no_leak", "an answer leaves no memory behind")                       \
+    X(HARNESS_COLL_SAME_BITS, "same_bits",                                                      \
+      "all ranks add an element in the same order, and so get the same bits")                   \
+    X(HARNESS_COLL_SAME_ORDER, "same_order",                                                    \
       "every element is added in one order, whatever the count is: buckets may be merged")
 enum harness_coll_property {
 #define X(id, name, meaning) id,

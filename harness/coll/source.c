@@ -63,8 +63,7 @@ _Static_assert((int)DDP_STEP_SEND == (int)HARNESS_STEP_SEND &&
                    (int)DDP_STEP_REDUCE == (int)HARNESS_STEP_REDUCE &&
                    (int)DDP_STEP_COPY == (int)HARNESS_STEP_COPY &&
                    (int)DDP_STEP_CONVERT == (int)HARNESS_STEP_CONVERT &&
-                   (int)DDP_STEP_KIND_COUNT == (int)HARNESS_STEP_KIND_COUNT &&
-                   (int)DDP_STEP_DEPS_MAX == (int)HARNESS_STEP_DEPS_MAX,
+                   (int)DDP_STEP_KIND_COUNT == (int)HARNESS_STEP_KIND_COUNT,
                "steps have the same numbers");
 
 static struct harness_span span_of(const struct ddp_range *range)
@@ -93,6 +92,7 @@ static ddp_status add_steps(const struct ddp_schedule *schedule, struct harness_
         if (!is_sent) {
             made.dst = span_of(&step->dst);
         }
+        _Static_assert(sizeof made.dep == sizeof step->dep, "steps wait for as many others");
         memcpy(made.dep, step->dep, sizeof made.dep);
         DDP_TRY(harness_schedule_add_step(out, &made, err));
     }

@@ -41,8 +41,6 @@ static bool is_strong(const struct harness_diag_finding *crash)
     return crash->sure != HARNESS_DIAG_POSSIBLE;
 }
 
-/* Readings of calls give way to a crash whose rank they would name as one that did not come, or
- * that explains a difference in last calls. */
 /* It has posted a call that is not done: so it is there. */
 static bool is_in_a_call(const struct harness_diag_evidence *evidence, uint32_t rank)
 {
@@ -76,6 +74,8 @@ static bool is_survived(struct harness_diag_evidence *evidence,
             !harness_rank_set_is_common(&waits->findings[0].culprits, &crash->culprits));
 }
 
+/* Readings of calls give way to a crash whose rank they would name as one that did not come, or
+ * that explains a difference in last calls. */
 static void choose(struct harness_diag_evidence *evidence, struct harness_diag_answer *out)
 {
     struct harness_diag_finding crash;
@@ -118,100 +118,154 @@ static void choose(struct harness_diag_evidence *evidence, struct harness_diag_a
     }
 }
 
-static void say_call(struct harness_diag_evidence *evidence, struct harness_diag_finding *finding)
-{
-    const char *name = finding->group == SIZE_MAX
-                           ? ""
-                           : harness_diag_group_name(&evidence->groups[finding->group]);
-    bool is_named = !harness_rank_set_is_empty(&finding->culprits);
-    const struct harness_rank_set *who = is_named ? &finding->culprits : &finding->suspects;
-    bool is_one = harness_rank_set_count(who) == 1;
+/* Who it is about, in a sentence. */
+struct subject {
+    const char *group; /* "": of none */
+    bool is_named;     /* culprits, else suspects */
+    bool is_one;
     char ranks[HARNESS_RANKS_TEXT_BYTES];
+};
 
-    (void)harness_rank_set_text(who, ranks);
-    if (finding->posted.kind != NULL && finding->expected.kind != NULL) {
-        const char *posted = harness_diag_call_text(evidence, &finding->posted);
-        const char *expected = harness_diag_call_text(evidence, &finding->expected);
+static struct subject subject_of(const struct harness_diag_evidence *evidence,
+                                 const struct harness_diag_finding *finding)
+{
+    struct subject subject = {.group =
+                                  finding->group == SIZE_MAX
+                                      ? ""
+                                      : harness_diag_group_name(&evidence->groups[finding->group]),
+                              .is_named = !harness_rank_set_is_empty(&finding->culprits)};
+    const struct harness_rank_set *who = subject.is_named ? &finding->culprits : &finding->suspects;
 
-        if (strcmp(posted, expected) == 0) { /* they differ in where they come from */
-            posted =
-                harness_diag_keep_format(evidence, "%s from %.250s", posted, finding->posted.site);
-            expected = harness_diag_keep_format(evidence, "it from %.250s", finding->expected.site);
-        }
-        finding->what = harness_diag_keep_format(
-            evidence, "%s%s%s posted %s in %s where %s posted %s", is_one ? "rank " : "ranks ",
-            ranks, is_named ? "" : " differ: one side", posted, name,
-            is_named ? "the others" : "the other side", expected);
-        return;
-    }
-    if (finding->expected.kind != NULL && finding->expected.is_message) {
-        char waiters[HARNESS_RANKS_TEXT_BYTES];
+    subject.is_one = harness_rank_set_count(who) == 1;
+    (void)harness_rank_set_text(who, subject.ranks);
+    return subject;
+}
 
-        finding->what = harness_diag_keep_format(
-            evidence, "rank %s never met the %s of rank %s in %s", ranks, finding->expected.kind,
-            harness_rank_set_text(&finding->victims, waiters), name);
-        return;
-    }
-    if (finding->verdict == HARNESS_VERDICT_HANG_NOT_JOINED && finding->seq > 0) {
-        char victims[HARNESS_RANKS_TEXT_BYTES];
+/* Two sides posted calls that differ. */
+static const char *say_mismatch(struct harness_diag_evidence *evidence,
+                                const struct harness_diag_finding *finding,
+                                const struct subject *who)
+{
+    const char *posted = harness_diag_call_text(evidence, &finding->posted);
+    const char *expected = harness_diag_call_text(evidence, &finding->expected);
 
-        finding->what = harness_diag_keep_format(
-            evidence, "%s%s %s %s %s of %s, which rank%s %s posted",
-            is_named ? "" : "first suspect: ", is_one ? "rank" : "ranks", ranks,
-            is_named ? "never posted" : "may not have posted",
-            finding->expected.kind != NULL
-                ? harness_diag_call_text(evidence, &finding->expected)
-                : harness_diag_keep_format(evidence, "call %lld", (long long)finding->seq),
-            name, harness_rank_set_count(&finding->victims) == 1 ? "" : "s",
-            harness_rank_set_text(&finding->victims, victims));
-        return;
+    if (strcmp(posted, expected) == 0) { /* they differ in where they come from */
+        posted = harness_diag_keep_format(evidence, "%s from %.250s", posted, finding->posted.site);
+        expected = harness_diag_keep_format(evidence, "it from %.250s", finding->expected.site);
     }
-    if (finding->posted.kind != NULL) {
-        finding->what =
-            harness_diag_keep_format(evidence, "rank %s alone posted %s in %s", ranks,
-                                     harness_diag_call_text(evidence, &finding->posted), name);
-        return;
-    }
-    finding->what = harness_diag_keep_format(
+    return harness_diag_keep_format(evidence, "%s%s%s posted %s in %s where %s posted %s",
+                                    who->is_one ? "rank " : "ranks ", who->ranks,
+                                    who->is_named ? "" : " differ: one side", posted, who->group,
+                                    who->is_named ? "the others" : "the other side", expected);
+}
+
+static const char *say_unmet(struct harness_diag_evidence *evidence,
+                             const struct harness_diag_finding *finding, const struct subject *who)
+{
+    char waiters[HARNESS_RANKS_TEXT_BYTES];
+
+    return harness_diag_keep_format(evidence, "rank %s never met the %s of rank %s in %s",
+                                    who->ranks, finding->expected.kind,
+                                    harness_rank_set_text(&finding->victims, waiters), who->group);
+}
+
+static const char *say_not_joined(struct harness_diag_evidence *evidence,
+                                  const struct harness_diag_finding *finding,
+                                  const struct subject *who)
+{
+    char victims[HARNESS_RANKS_TEXT_BYTES];
+
+    return harness_diag_keep_format(
+        evidence, "%s%s %s %s %s of %s, which rank%s %s posted",
+        who->is_named ? "" : "first suspect: ", who->is_one ? "rank" : "ranks", who->ranks,
+        who->is_named ? "never posted" : "may not have posted",
+        finding->expected.kind != NULL
+            ? harness_diag_call_text(evidence, &finding->expected)
+            : harness_diag_keep_format(evidence, "call %lld", (long long)finding->seq),
+        who->group, harness_rank_set_count(&finding->victims) == 1 ? "" : "s",
+        harness_rank_set_text(&finding->victims, victims));
+}
+
+/* No call of its own is to be told of. */
+static const char *say_verdict(struct harness_diag_evidence *evidence,
+                               const struct harness_diag_finding *finding,
+                               const struct subject *who)
+{
+    return harness_diag_keep_format(
         evidence, "%s%s%s: %s%s%s%s%s",
-        is_named ? "" : "first suspect: ", is_one ? "rank " : "ranks ", ranks,
+        who->is_named ? "" : "first suspect: ", who->is_one ? "rank " : "ranks ", who->ranks,
         harness_verdict_meaning(finding->verdict), finding->expected.kind != NULL ? ": " : "",
         finding->expected.kind != NULL ? harness_diag_call_text(evidence, &finding->expected) : "",
-        name[0] != '\0' ? " of " : "", name);
+        who->group[0] != '\0' ? " of " : "", who->group);
+}
+
+static const char *say_what(struct harness_diag_evidence *evidence,
+                            const struct harness_diag_finding *finding)
+{
+    const struct subject who = subject_of(evidence, finding);
+
+    if (finding->posted.kind != NULL && finding->expected.kind != NULL) {
+        return say_mismatch(evidence, finding, &who);
+    }
+    if (finding->expected.kind != NULL && finding->expected.is_message) {
+        return say_unmet(evidence, finding, &who);
+    }
+    if (finding->verdict == HARNESS_VERDICT_HANG_NOT_JOINED && finding->seq > 0) {
+        return say_not_joined(evidence, finding, &who);
+    }
+    if (finding->posted.kind != NULL) {
+        return harness_diag_keep_format(evidence, "rank %s alone posted %s in %s", who.ranks,
+                                        harness_diag_call_text(evidence, &finding->posted),
+                                        who.group);
+    }
+    return say_verdict(evidence, finding, &who);
+}
+
+/* Members of whom nothing, or too little, is recorded. */
+static void tell_absent(struct harness_diag_evidence *evidence,
+                        const struct harness_diag_group *group, struct harness_diag_answer *out)
+{
+    struct harness_rank_set absent = harness_rank_set_in(evidence->mem);
+    char ranks[HARNESS_RANKS_TEXT_BYTES];
+
+    for (size_t i = 0; i < group->member_count; i++) {
+        if (!group->members[i].has_record || group->members[i].is_open) {
+            harness_rank_set_add(&absent, group->members[i].rank);
+        }
+    }
+    if (!harness_rank_set_is_empty(&absent) && !group->is_local) {
+        harness_diag_answer_unknown(
+            out, harness_diag_keep_format(evidence, "how far rank%s %s came in %s: no record of it",
+                                          harness_rank_set_count(&absent) == 1 ? "" : "s",
+                                          harness_rank_set_text(&absent, ranks),
+                                          harness_diag_group_name(group)));
+    }
+}
+
+/* Members whose record was written before the others went on. */
+static void tell_stale(struct harness_diag_evidence *evidence,
+                       const struct harness_diag_group *group, struct harness_diag_answer *out)
+{
+    for (size_t i = 0; i < group->member_count; i++) {
+        const struct harness_diag_member *member = &group->members[i];
+
+        if (member->has_record && harness_diag_is_stale(group, member, member->posted + 1)) {
+            harness_diag_answer_unknown(
+                out,
+                harness_diag_keep_format(evidence,
+                                         "how far rank %u is by now: its record (%s) is older "
+                                         "than call %lld of %s, which others have posted since",
+                                         member->rank, member->file, (long long)member->posted + 1,
+                                         harness_diag_group_name(group)));
+        }
+    }
 }
 
 static void tell_what_lacks(struct harness_diag_evidence *evidence, struct harness_diag_answer *out)
 {
     for (size_t g = 0; g < evidence->group_count; g++) {
-        const struct harness_diag_group *group = &evidence->groups[g];
-        struct harness_rank_set absent = harness_rank_set_in(evidence->mem);
-        char ranks[HARNESS_RANKS_TEXT_BYTES];
-
-        for (size_t i = 0; i < group->member_count; i++) {
-            if (!group->members[i].has_record || group->members[i].is_open) {
-                harness_rank_set_add(&absent, group->members[i].rank);
-            }
-        }
-        for (size_t i = 0; i < group->member_count; i++) {
-            const struct harness_diag_member *member = &group->members[i];
-
-            if (member->has_record && harness_diag_is_stale(group, member, member->posted + 1)) {
-                harness_diag_answer_unknown(
-                    out, harness_diag_keep_format(
-                             evidence,
-                             "how far rank %u is by now: its record (%s) is older "
-                             "than call %lld of %s, which others have posted since",
-                             member->rank, member->file, (long long)member->posted + 1,
-                             harness_diag_group_name(group)));
-            }
-        }
-        if (!harness_rank_set_is_empty(&absent) && !group->is_local) {
-            harness_diag_answer_unknown(
-                out, harness_diag_keep_format(
-                         evidence, "how far rank%s %s came in %s: no record of it",
-                         harness_rank_set_count(&absent) == 1 ? "" : "s",
-                         harness_rank_set_text(&absent, ranks), harness_diag_group_name(group)));
-        }
+        tell_stale(evidence, &evidence->groups[g], out);
+        tell_absent(evidence, &evidence->groups[g], out);
     }
     if (evidence->timed_errors > 1 && out->finding_count > 0 &&
         harness_rank_set_count(&out->findings[0].culprits) > 1) {
@@ -280,7 +334,7 @@ void harness_diag_conclude(struct harness_diag_evidence *evidence, struct harnes
     for (size_t i = 0; i < out->finding_count; i++) {
         struct harness_diag_finding *finding = &out->findings[i];
 
-        say_call(evidence, finding);
+        finding->what = say_what(evidence, finding);
         is_named = is_named || !harness_rank_set_is_empty(&finding->culprits) ||
                    finding->posted.kind != NULL;
     }

@@ -36,7 +36,9 @@ void harness_diagnosis_destroy(struct harness_diagnosis *diagnosis)
 static void make_one_line(char *text)
 {
     for (; *text != '\0'; text++) {
-        *text = (unsigned char)*text < ' ' || *text == 0x7f ? ' ' : *text;
+        if ((unsigned char)*text < ' ' || *text == 0x7f) {
+            *text = ' ';
+        }
     }
 }
 

@@ -2,6 +2,60 @@
  * stacks alone tell. */
 #include "harness/diagnose/waits.h"
 
+/* The call that the silent ones lack: the front's, else the last one that anybody has posted. */
+static int64_t call_lacked(const struct harness_diag_group *group,
+                           const struct harness_diag_front *front)
+{
+    int64_t seq = front->seq;
+
+    for (size_t i = 0; front->seq == 0 && i < group->member_count; i++) {
+        seq = group->members[i].posted > seq ? group->members[i].posted : seq;
+    }
+    return seq;
+}
+
+/* Those who may lack call out->seq become suspects. Returns whether a stack shows one of them
+ * outside of it. */
+static bool suspect_silent(const struct harness_diag_waits *waits,
+                           const struct harness_diag_group *group, struct harness_diag_finding *out)
+{
+    const struct harness_diag_evidence *evidence = waits->evidence;
+    bool is_outside = false;
+
+    for (size_t i = 0; i < group->member_count; i++) {
+        const struct harness_diag_member *member = &group->members[i];
+
+        if ((!member->has_record || (member->posted < out->seq && member->is_open)) &&
+            !waits->is_waiting[member->rank]) {
+            harness_rank_set_add(&out->suspects, member->rank);
+            is_outside = is_outside ||
+                         harness_diag_has_note(evidence, member->rank, HARNESS_DIAG_NOTE_OUTSIDE) ||
+                         harness_diag_has_note(evidence, member->rank, HARNESS_DIAG_NOTE_LOADING);
+        }
+    }
+    return is_outside;
+}
+
+/* Nothing but their silence speaks against them: they may as well have ended. */
+static void doubt_silent(struct harness_diag_evidence *evidence,
+                         const struct harness_diag_group *group,
+                         const struct harness_diag_front *front, struct harness_diag_finding *out)
+{
+    bool is_told_so = harness_diag_is_told(evidence, group, front);
+
+    harness_diag_say_odd(evidence, group, out);
+    harness_diag_finding_or(out, HARNESS_VERDICT_CRASH_SIGNALED);
+    harness_diag_finding_or(out, HARNESS_VERDICT_CRASH_EXITED);
+    harness_diag_finding_or(out, HARNESS_VERDICT_CRASH_FINISHED_EARLY);
+    harness_diag_finding_or(out, HARNESS_VERDICT_MISMATCH_MISSING);
+    out->sure = is_told_so && harness_rank_set_count(&out->suspects) == 1 ? HARNESS_DIAG_LIKELY
+                                                                          : HARNESS_DIAG_POSSIBLE;
+    out->why = is_told_so ? "every member with a record is in that call, it is not done, and "
+                            "this one left no record"
+                          : "all members with a record have posted the same calls; nothing "
+                            "says that the last one is not done";
+}
+
 /* Ranks that are waited for and have left nothing. */
 bool harness_diag_name_silent(struct harness_diag_waits *waits, size_t g)
 {
@@ -10,29 +64,14 @@ bool harness_diag_name_silent(struct harness_diag_waits *waits, size_t g)
     const struct harness_diag_front *front = &waits->fronts[g];
     struct harness_diag_finding found =
         harness_diag_finding_make(evidence, HARNESS_VERDICT_HANG_NOT_JOINED);
-    bool is_outside = false;
+    bool is_outside;
 
     if (front->absent == 0 || front->present == 0 || group->is_local) {
         return false;
     }
     found.group = g;
-    found.seq = front->seq;
-    for (size_t i = 0; i < group->member_count; i++) {
-        const struct harness_diag_member *member = &group->members[i];
-
-        found.seq = front->seq == 0 && member->posted > found.seq ? member->posted : found.seq;
-    }
-    for (size_t i = 0; i < group->member_count; i++) {
-        const struct harness_diag_member *member = &group->members[i];
-
-        if ((!member->has_record || (member->posted < found.seq && member->is_open)) &&
-            !waits->is_waiting[member->rank]) {
-            harness_rank_set_add(&found.suspects, member->rank);
-            is_outside = is_outside ||
-                         harness_diag_has_note(evidence, member->rank, HARNESS_DIAG_NOTE_OUTSIDE) ||
-                         harness_diag_has_note(evidence, member->rank, HARNESS_DIAG_NOTE_LOADING);
-        }
-    }
+    found.seq = call_lacked(group, front);
+    is_outside = suspect_silent(waits, group, &found);
     if (harness_rank_set_is_empty(&found.suspects)) {
         return false;
     }
@@ -43,20 +82,7 @@ bool harness_diag_name_silent(struct harness_diag_waits *waits, size_t g)
         found.sure = HARNESS_DIAG_LIKELY;
         found.why = "every other member with a record is in that call, and its stack is elsewhere";
     } else {
-        bool is_told_so = harness_diag_is_told(evidence, group, front);
-
-        harness_diag_say_odd(evidence, group, &found);
-        harness_diag_finding_or(&found, HARNESS_VERDICT_CRASH_SIGNALED);
-        harness_diag_finding_or(&found, HARNESS_VERDICT_CRASH_EXITED);
-        harness_diag_finding_or(&found, HARNESS_VERDICT_CRASH_FINISHED_EARLY);
-        harness_diag_finding_or(&found, HARNESS_VERDICT_MISMATCH_MISSING);
-        found.sure = is_told_so && harness_rank_set_count(&found.suspects) == 1
-                         ? HARNESS_DIAG_LIKELY
-                         : HARNESS_DIAG_POSSIBLE;
-        found.why = is_told_so ? "every member with a record is in that call, it is not done, and "
-                                 "this one left no record"
-                               : "all members with a record have posted the same calls; nothing "
-                                 "says that the last one is not done";
+        doubt_silent(evidence, group, front, &found);
     }
     waits->fronts[g].seq = found.seq;
     harness_diag_say_members(waits, g, &found);

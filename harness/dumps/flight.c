@@ -6,6 +6,7 @@
 
 #include "ddpcore/base/hash.h"
 #include "ddpcore/base/text.h"
+#include "harness/dumps/scan.h"
 
 enum { OWN_FRAMES = 2 }; /* of the program's own lines, so many are shown */
 
@@ -178,20 +179,34 @@ static void read_frames(struct harness_diag_evidence *evidence, json_t *frames,
     }
 }
 
-/* "nccl:send 1->2" and "nccl:recv 2<-1": ranks of the group. */
+/* "send 1->2" and "recv 2<-1": ranks of the group. out_peer: set if it is such a text. */
+static bool scan_message(const char *at, char *out_verb, size_t verb_bytes, int64_t *out_peer)
+{
+    int64_t self = -1;
+    int64_t peer = -1;
+
+    if (!harness_scan_of(&at, "abcdefghijklmnopqrstuvwxyz", out_verb, verb_bytes) ||
+        !harness_scan_i64(&at, &self) || (strncmp(at, "->", 2) != 0 && strncmp(at, "<-", 2) != 0)) {
+        return false;
+    }
+    at += 2;
+    if (!harness_scan_i64(&at, &peer)) {
+        return false;
+    }
+    *out_peer = peer;
+    return true;
+}
+
+/* Behind "nccl:" or "gloo:", if it has that. */
 static void read_kind(struct harness_diag_evidence *evidence, const char *name,
                       struct harness_diag_call *call)
 {
     const char *colon = strchr(name, ':');
     const char *kind = colon != NULL ? colon + 1 : name;
-    long long self = -1;
-    long long peer = -1;
-    char verb[16] = "";
+    char verb[16];
 
     call->peer = -1;
-    if (sscanf(kind, "%15[a-z] %lld->%lld", verb, &self, &peer) == 3 ||
-        sscanf(kind, "%15[a-z] %lld<-%lld", verb, &self, &peer) == 3) {
-        call->peer = peer;
+    if (scan_message(kind, verb, sizeof verb, &call->peer)) {
         kind = verb;
     }
     if (strcmp(kind, "send") == 0 || strcmp(kind, "recv") == 0 ||

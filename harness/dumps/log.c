@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/dumps/read.h"
+#include "harness/dumps/scan.h"
 
 static struct harness_diag_place place_of(const struct harness_diag_lines *lines)
 {
@@ -46,19 +47,13 @@ static bool is_symptom(const char *text)
 /* The number behind a word; false: the word is not there. */
 static bool number_behind(const char *text, const char *word, int64_t *out)
 {
-    const char *found = strstr(text, word);
-    char *end = NULL;
-    long long number;
+    const char *at = strstr(text, word);
 
-    if (found == NULL) {
+    if (at == NULL) {
         return false;
     }
-    number = strtoll(found + strlen(word), &end, 10);
-    if (end == found + strlen(word)) {
-        return false;
-    }
-    *out = number;
-    return true;
+    at += strlen(word);
+    return harness_scan_i64(&at, out);
 }
 
 /* The watchdog counts within groups, and says which: "PG GUID 0(default_pg)", "PG 0". Its groups
@@ -185,31 +180,46 @@ bool harness_diag_watchdog_line(struct harness_diag_lines *lines, const char *te
     return true;
 }
 
-/* "exitcode  : -9 (pid: 12)" of torchrun's summary. */
+/* "rank      : 2 (local_rank: 0)" */
+static bool scan_summary_rank(const char *at, int64_t *out)
+{
+    int64_t local = 0;
+
+    return harness_scan_text(&at, "rank : ") && harness_scan_i64(&at, out) &&
+           harness_scan_text(&at, " (local_rank: ") && harness_scan_i64(&at, &local) && *out >= 0 &&
+           *out < HARNESS_WORLD_MAX;
+}
+
+/* "exitcode  : -9 (pid: 12)" */
+static bool scan_exit_code(const char *at, int64_t *out)
+{
+    return harness_scan_text(&at, "exitcode : ") && harness_scan_i64(&at, out) && *out > -128 &&
+           *out < 65536;
+}
+
+/* A line of torchrun's summary. */
 static bool take_summary(struct harness_diag_lines *lines, const char *text)
 {
     struct harness_diag_evidence *evidence = lines->evidence;
-    long long number = 0;
-    long long local = 0;
     const char *at = text + strspn(text, " ");
+    int64_t number = 0;
 
-    if (sscanf(at, "rank : %lld (local_rank: %lld)", &number, &local) == 2 && number >= 0 &&
-        number < (long long)HARNESS_WORLD_MAX) {
+    if (scan_summary_rank(at, &number)) {
         lines->tail_rank = number;
         return true;
     }
     if (lines->tail_rank < 0) {
         return false;
     }
-    if (sscanf(at, "exitcode : %lld (pid:", &number) == 1 && number > -128 && number < 65536) {
+    if (scan_exit_code(at, &number)) {
         if (number < 0) {
-            harness_diag_note(evidence, HARNESS_DIAG_NOTE_SIGNAL, lines->tail_rank, -number,
-                              place_of(lines),
-                              harness_diag_keep_format(evidence, "ended by signal %lld", -number));
+            harness_diag_note(
+                evidence, HARNESS_DIAG_NOTE_SIGNAL, lines->tail_rank, -number, place_of(lines),
+                harness_diag_keep_format(evidence, "ended by signal %lld", (long long)-number));
         } else {
-            harness_diag_note(evidence, HARNESS_DIAG_NOTE_EXIT, lines->tail_rank, number,
-                              place_of(lines),
-                              harness_diag_keep_format(evidence, "exited with %lld", number));
+            harness_diag_note(
+                evidence, HARNESS_DIAG_NOTE_EXIT, lines->tail_rank, number, place_of(lines),
+                harness_diag_keep_format(evidence, "exited with %lld", (long long)number));
         }
         return true;
     }
@@ -247,12 +257,20 @@ static void add_error(struct harness_diag_evidence *evidence, int64_t rank, cons
                                                site[0] != '\0' ? " at " : "", site));
 }
 
+/* `File "train.py", line 12` */
+static bool scan_site(const char *at, char *out_file, size_t file_bytes, int64_t *out_line)
+{
+    return harness_scan_text(&at, "File \"") &&
+           harness_scan_until(&at, "\"", out_file, file_bytes) &&
+           harness_scan_text(&at, "\", line ") && harness_scan_i64(&at, out_line);
+}
+
 bool harness_diag_error_line(struct harness_diag_lines *lines, const char *text)
 {
     int64_t rank = lines->tail_rank >= 0 && text[0] == ' ' ? lines->tail_rank : lines->line_rank;
     const char *at = text + strspn(text, " ");
     char file[256];
-    long line = 0;
+    int64_t line = 0;
 
     if (take_summary(lines, text)) {
         return true;
@@ -262,9 +280,10 @@ bool harness_diag_error_line(struct harness_diag_lines *lines, const char *text)
         lines->trace_site = "";
         return true;
     }
-    if (sscanf(at, "File \"%255[^\"]\", line %ld", file, &line) == 2) {
+    if (scan_site(at, file, sizeof file, &line)) {
         if (strstr(file, "site-packages") == NULL && strstr(file, "/torch/") == NULL) {
-            lines->trace_site = harness_diag_keep_format(lines->evidence, "%s:%ld", file, line);
+            lines->trace_site =
+                harness_diag_keep_format(lines->evidence, "%s:%lld", file, (long long)line);
         }
         return lines->trace_rank != -2;
     }

@@ -6,18 +6,19 @@
 #include <string.h>
 
 #include "harness/dumps/read.h"
+#include "harness/dumps/scan.h"
 
 /* A communicator as one process knows it. */
 struct harness_diag_nccl {
     struct harness_diag_nccl *next;
     char process[128]; /* "host:pid" */
-    unsigned long long pointer;
+    uint64_t pointer;
     int64_t rank; /* -1: no line has said */
     char id[40];  /* "" */
     int64_t calls;
 };
 
-static const char *datatype_name(int number)
+static const char *datatype_name(int64_t number)
 {
     static const char *const names[] = {"int8",   "uint8",   "int32",   "uint32",  "int64",
                                         "uint64", "float16", "float32", "float64", "bfloat16"};
@@ -25,7 +26,7 @@ static const char *datatype_name(int number)
     return number >= 0 && number < 10 ? names[number] : "";
 }
 
-static const char *redop_name(int number)
+static const char *redop_name(int64_t number)
 {
     static const char *const names[] = {"sum", "prod", "max", "min", "avg"};
 
@@ -33,7 +34,7 @@ static const char *redop_name(int number)
 }
 
 static struct harness_diag_nccl *find_comm(struct harness_diag_lines *lines, const char *process,
-                                           unsigned long long pointer)
+                                           uint64_t pointer)
 {
     struct harness_diag_nccl *comm;
 
@@ -55,20 +56,26 @@ static struct harness_diag_nccl *find_comm(struct harness_diag_lines *lines, con
     return comm;
 }
 
+/* " comm 0x55 rank 1 nranks 4" */
+static bool scan_init(const char *at, uint64_t *out_pointer, int64_t *out_rank, int64_t *out_ranks)
+{
+    return harness_scan_text(&at, " comm 0x") && harness_scan_hex(&at, out_pointer) &&
+           harness_scan_text(&at, " rank ") && harness_scan_i64(&at, out_rank) &&
+           harness_scan_text(&at, " nranks ") && harness_scan_i64(&at, out_ranks);
+}
+
 /* "ncclCommInitRank comm 0x55 rank 1 nranks 4 cudaDev 1 nvmlDev 1 busId 2000 commId 0xab - Init" */
 static bool take_init(struct harness_diag_lines *lines, const char *process, const char *text)
 {
     const char *found = strstr(text, " comm 0x");
     const char *id = strstr(text, "commId 0x");
-    unsigned long long pointer = 0;
-    long long rank = -1;
-    long long ranks = 0;
+    uint64_t pointer = 0;
+    int64_t rank = -1;
+    int64_t ranks = 0;
     struct harness_diag_nccl *comm;
 
-    if (found == NULL ||
-        sscanf(found, " comm 0x%llx rank %lld nranks %lld", &pointer, &rank, &ranks) != 3 ||
-        rank < 0 || rank >= (long long)HARNESS_WORLD_MAX || ranks <= 0 ||
-        ranks > (long long)HARNESS_WORLD_MAX) {
+    if (found == NULL || !scan_init(found, &pointer, &rank, &ranks) || rank < 0 ||
+        rank >= HARNESS_WORLD_MAX || ranks <= 0 || ranks > HARNESS_WORLD_MAX) {
         return false;
     }
     comm = find_comm(lines, process, pointer);
@@ -109,24 +116,54 @@ static struct harness_diag_record *record_of(struct harness_diag_lines *lines, u
     return harness_diag_record_add(evidence, rank, lines->file);
 }
 
+/* A call as a line has it. */
+struct nccl_call {
+    char kind[32];
+    uint64_t count, pointer;
+    int64_t datatype, op, root;
+};
+
+/* " NCCL INFO AllReduce: opCount 1 sendbuff 0x7f recvbuff 0x7f count 16 datatype 7 op 0 root 0 comm
+ * 0x55 ..." */
+static bool scan_call(const char *at, struct nccl_call *out)
+{
+    uint64_t number = 0;
+
+    if (!harness_scan_text(&at, " NCCL INFO ") ||
+        !harness_scan_of(&at, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", out->kind,
+                         sizeof out->kind) ||
+        !harness_scan_text(&at, ": opCount ") || !harness_scan_hex(&at, &number) ||
+        !harness_scan_text(&at, " sendbuff ") || !harness_scan_skip_word(&at) ||
+        !harness_scan_text(&at, " recvbuff ") || !harness_scan_skip_word(&at)) {
+        return false;
+    }
+    return harness_scan_text(&at, " count ") && harness_scan_u64(&at, &out->count) &&
+           harness_scan_text(&at, " datatype ") && harness_scan_i64(&at, &out->datatype) &&
+           harness_scan_text(&at, " op ") && harness_scan_i64(&at, &out->op) &&
+           harness_scan_text(&at, " root ") && harness_scan_i64(&at, &out->root) &&
+           harness_scan_text(&at, " comm 0x") && harness_scan_hex(&at, &out->pointer);
+}
+
 static void add_call(struct harness_diag_lines *lines, struct harness_diag_nccl *comm,
-                     const char *kind, unsigned long long count, int datatype, int op, int root)
+                     const struct nccl_call *told)
 {
     struct harness_diag_evidence *evidence = lines->evidence;
+    const char *kind = told->kind;
     int64_t rank = comm->rank >= 0 ? comm->rank : lines->line_rank;
     bool is_reducing = strstr(kind, "Reduce") != NULL;
     bool has_root = strcmp(kind, "Broadcast") == 0 || strcmp(kind, "Reduce") == 0 ||
                     strcmp(kind, "Gather") == 0 || strcmp(kind, "Scatter") == 0;
-    struct harness_diag_call call = {.seq = ++comm->calls,
-                                     .order = lines->line,
-                                     .kind = harness_diag_keep(evidence, kind),
-                                     .peer = -1,
-                                     .root = has_root ? root : -1,
-                                     .redop = is_reducing ? redop_name(op) : "",
-                                     .counts = harness_diag_keep_format(evidence, "%llu", count),
-                                     .dtype = datatype_name(datatype),
-                                     .site = "",
-                                     .place = {lines->file, lines->line, -1}};
+    struct harness_diag_call call = {
+        .seq = ++comm->calls,
+        .order = lines->line,
+        .kind = harness_diag_keep(evidence, kind),
+        .peer = -1,
+        .root = has_root ? told->root : -1,
+        .redop = is_reducing ? redop_name(told->op) : "",
+        .counts = harness_diag_keep_format(evidence, "%llu", (unsigned long long)told->count),
+        .dtype = datatype_name(told->datatype),
+        .site = "",
+        .place = {lines->file, lines->line, -1}};
     struct harness_diag_record *record;
     struct harness_diag_part *part;
     size_t group;
@@ -156,15 +193,9 @@ static void add_call(struct harness_diag_lines *lines, struct harness_diag_nccl 
 bool harness_diag_nccl_line(struct harness_diag_lines *lines, const char *text)
 {
     const char *info = strstr(text, " NCCL INFO ");
-    unsigned long long count = 0;
-    unsigned long long pointer = 0;
     struct harness_diag_nccl *comm;
+    struct nccl_call call;
     char process[128];
-    char kind[32];
-    int datatype = 0;
-    int op = 0;
-    int root = 0;
-    int tail = 0;
 
     if (info == NULL) {
         return false;
@@ -176,16 +207,12 @@ bool harness_diag_nccl_line(struct harness_diag_lines *lines, const char *text)
     if (strstr(info, "ncclCommInit") != NULL && take_init(lines, process, info)) {
         return true;
     }
-    if (sscanf(info,
-               " NCCL INFO %31[A-Za-z]: opCount %*x sendbuff %*s recvbuff %*s count %llu datatype "
-               "%d op %d root %d comm 0x%llx%n",
-               kind, &count, &datatype, &op, &root, &pointer, &tail) == 6 &&
-        tail > 0) {
-        comm = find_comm(lines, process, pointer);
-        if (comm != NULL && strcmp(kind, "Send") != 0 && strcmp(kind, "Recv") != 0) {
-            add_call(lines, comm, kind, count, datatype, op, root);
-        }
-        return true;
+    if (!scan_call(info, &call)) {
+        return false;
     }
-    return false;
+    comm = find_comm(lines, process, call.pointer);
+    if (comm != NULL && strcmp(call.kind, "Send") != 0 && strcmp(call.kind, "Recv") != 0) {
+        add_call(lines, comm, &call);
+    }
+    return true;
 }

@@ -144,6 +144,18 @@ static ddp_status read_document(struct harness_diag_evidence *evidence, json_t *
     return DDP_OK;
 }
 
+/* A line, as text: what would end it or hide it is a space. out: size + 1 bytes. */
+static void copy_line(const char *data, size_t size, char *out)
+{
+    for (size_t i = 0; i < size; i++) {
+        out[i] = data[i];
+        if (data[i] == '\0' || data[i] == '\r') {
+            out[i] = ' ';
+        }
+    }
+    out[size] = '\0';
+}
+
 /* "[rank3]:" and torchrun's "[default3]:" at the start of a line. Returns what follows. */
 static const char *take_prefix(const char *text, int64_t *rank)
 {
@@ -176,7 +188,7 @@ static ddp_status read_text(struct harness_diag_evidence *evidence, const char *
                                        .tail_rank = -1,
                                        .trace_rank = -2,
                                        .stack_site = ""};
-    char text[LINE_MAX_BYTES];
+    char text[LINE_MAX_BYTES] = "";
     size_t known = 0;
 
     while (size_bytes > 0) {
@@ -185,10 +197,7 @@ static ddp_status read_text(struct harness_diag_evidence *evidence, const char *
         size_t kept = size < sizeof text - 1 ? size : sizeof text - 1;
         const char *rest;
 
-        for (size_t i = 0; i < kept; i++) {
-            text[i] = data[i] != '\0' && data[i] != '\r' ? data[i] : ' ';
-        }
-        text[kept] = '\0';
+        copy_line(data, kept, text);
         lines.line++;
         lines.line_rank = lines.file_rank;
         rest = take_prefix(text, &lines.line_rank);

@@ -6,13 +6,12 @@
 #include "harness/dumps/evidence.h"
 
 /* Which of two records of one rank tells more: the later one, else the one with stacks. */
-static bool is_better(const struct harness_diag_record *record,
-                      const struct harness_diag_record *than)
+static bool is_better(const struct harness_diag_record *one, const struct harness_diag_record *than)
 {
-    if (record->newest_ns != than->newest_ns) {
-        return record->newest_ns > than->newest_ns;
+    if (one->newest_ns != than->newest_ns) {
+        return one->newest_ns > than->newest_ns;
     }
-    return record->has_stacks && !than->has_stacks;
+    return one->has_stacks && !than->has_stacks;
 }
 
 /* Both tell of groups in common; those of a dump and of a log are held apart by their names. */

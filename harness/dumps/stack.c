@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "harness/dumps/read.h"
+#include "harness/dumps/scan.h"
 
 enum { INNERMOST = 4 };
 
@@ -56,7 +57,7 @@ static bool is_of_library(const char *file)
 
 /* One frame more, from the innermost on. */
 static void take_frame(struct harness_diag_lines *lines, const char *function, const char *file,
-                       long line)
+                       int64_t line)
 {
     bool is_loading = strstr(file, "utils/data/") != NULL;
 
@@ -66,8 +67,8 @@ static void take_frame(struct harness_diag_lines *lines, const char *function, c
         lines->stack_kind = HARNESS_DIAG_NOTE_LOADING;
     }
     if (lines->stack_site[0] == '\0' && !is_of_library(file)) {
-        lines->stack_site =
-            harness_diag_keep_format(lines->evidence, "%.200s:%ld in %.100s", file, line, function);
+        lines->stack_site = harness_diag_keep_format(lines->evidence, "%.200s:%lld in %.100s", file,
+                                                     (long long)line, function);
     }
 }
 
@@ -105,9 +106,10 @@ void harness_diag_stack_end(struct harness_diag_lines *lines)
 
 bool harness_diag_stack_line(struct harness_diag_lines *lines, const char *text)
 {
+    const char *at = text;
     char function[128];
     char file[256];
-    long line = 0;
+    int64_t line = 0;
 
     if (strncmp(text, "Thread ", 7) == 0 && strstr(text, "): \"") != NULL) {
         if (strstr(text, "\"MainThread\"") != NULL) {
@@ -121,8 +123,10 @@ bool harness_diag_stack_line(struct harness_diag_lines *lines, const char *text)
         harness_diag_stack_end(lines);
         return true;
     }
-    if (lines->is_main_thread &&
-        sscanf(text, "    %127[^ (] (%255[^:)]:%ld)", function, file, &line) == 3) {
+    if (lines->is_main_thread && harness_scan_text(&at, " ") &&
+        harness_scan_until(&at, " (", function, sizeof function) && harness_scan_text(&at, " (") &&
+        harness_scan_until(&at, ":)", file, sizeof file) && harness_scan_text(&at, ":") &&
+        harness_scan_i64(&at, &line)) {
         take_frame(lines, function, file, line);
         return true;
     }
@@ -159,7 +163,7 @@ void harness_diag_stacks_read(struct harness_diag_evidence *evidence, json_t *ro
 
             if (function != NULL && path != NULL) {
                 take_frame(&lines, function, path,
-                           (long)json_integer_value(json_object_get(frame, "line")));
+                           json_integer_value(json_object_get(frame, "line")));
             }
         }
         harness_diag_stack_end(&lines);

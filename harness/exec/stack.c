@@ -21,14 +21,14 @@ enum { STACKS_MAX = 8, TOOL_MS = 3000 };
 static bool is_python(pid_t pid)
 {
     char link[32];
-    char path[PATH_MAX];
+    char program[PATH_MAX];
     const char *name;
     ssize_t size;
 
     (void)snprintf(link, sizeof link, "/proc/%ld/exe", (long)pid);
-    size = readlink(link, path, sizeof path - 1);
-    path[size > 0 ? size : 0] = '\0';
-    name = strrchr(path, '/');
+    size = readlink(link, program, sizeof program - 1);
+    program[size > 0 ? size : 0] = '\0';
+    name = strrchr(program, '/');
     return name != NULL && strncmp(name + 1, "python", strlen("python")) == 0;
 }
 

@@ -80,7 +80,7 @@ static bool is_arena(const struct guest_arena *arena, uint64_t size_bytes, uint6
 /* Map what "/proc/PID/fd/N:NONCE" names. NULL: it is not there any more, or is something else. */
 static struct guest_arena *map_arena(const char *where)
 {
-    const char *colon = where != NULL ? strrchr(where, ':') : NULL;
+    const char *colon = strrchr(where, ':');
     char path[64];
     uint64_t nonce = 0;
     struct stat file;
@@ -140,12 +140,13 @@ static bool take_slot(struct guest_page *page)
 static struct guest_page *attach(int64_t rank, int64_t world_size)
 {
     static bool is_fork_seen;
+    const char *where = getenv(GUEST_ARENA_VARIABLE);
     struct guest_arena *arena;
     struct guest_page *page;
 
     rank = rank < 0 ? told_rank() : rank;
     world_size = world_size < 0 ? told_world_size() : world_size;
-    arena = rank < 0 ? NULL : map_arena(getenv(GUEST_ARENA_VARIABLE));
+    arena = rank < 0 || where == NULL ? NULL : map_arena(where);
     if (arena == NULL) {
         return NULL;
     }
@@ -162,7 +163,7 @@ static struct guest_page *attach(int64_t rank, int64_t world_size)
         /* A forked child is not the rank, and must not write where its parent does. */
         is_fork_seen = pthread_atfork(NULL, NULL, guest_self_forget) == 0;
     }
-    let_be_looked_at(getenv(GUEST_ARENA_VARIABLE));
+    let_be_looked_at(where);
     guest_store(&page->world_size, world_size < 0 ? 0 : (uint64_t)world_size);
     guest_self_open(arena, page);
     return page;

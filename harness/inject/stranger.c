@@ -54,7 +54,7 @@ void harness_stranger_come(enum harness_stranger kind, int listen_fd)
 {
     const bool stays = kind != HARNESS_STRANGER_GONE && kind != HARNESS_STRANGER_RESET;
     const int error = errno;
-    struct sockaddr_storage where;
+    struct sockaddr_storage where = {.ss_family = AF_UNSPEC};
     socklen_t where_bytes = sizeof where;
     int fd = -1;
 

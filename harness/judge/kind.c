@@ -29,6 +29,24 @@ static enum harness_cause_kind kind_of_hang(const struct harness_finding *findin
     }
 }
 
+static enum harness_cause_kind kind_of_mismatch(const struct harness_finding *finding)
+{
+    DDP_ASSERT(harness_verdict_family(finding->verdict) == HARNESS_FAMILY_MISMATCH);
+    if (finding->verdict == HARNESS_VERDICT_MISMATCH_MESSAGE) {
+        return KIND_FAILURE; /* no operation that ranks post makes it so */
+    }
+    return finding->mode == HARNESS_MODE_STATUS ? KIND_REPORT : KIND_OPERATION;
+}
+
+static enum harness_cause_kind kind_of_launch(const struct harness_finding *finding)
+{
+    DDP_ASSERT(harness_verdict_family(finding->verdict) == HARNESS_FAMILY_LAUNCH);
+    if (finding->verdict == HARNESS_VERDICT_LAUNCH_ENVIRONMENT) {
+        return harness_rank_set_is_empty(&finding->culprits) ? KIND_REPORT : KIND_IDENTITY;
+    }
+    return finding->verdict == HARNESS_VERDICT_LAUNCH_CONNECT ? KIND_FAILURE : KIND_OTHER;
+}
+
 /* About a schedule or a tree itself. What a rank made of a schedule is not. */
 static bool is_proof(const struct harness_finding *finding)
 {
@@ -49,10 +67,7 @@ enum harness_cause_kind harness_cause_kind_of(const struct harness_finding *find
     case HARNESS_FAMILY_USAGE:
         return finding->verdict == HARNESS_VERDICT_USAGE_UNORDERED ? KIND_RACE : KIND_MISUSE;
     case HARNESS_FAMILY_MISMATCH:
-        if (finding->verdict == HARNESS_VERDICT_MISMATCH_MESSAGE) {
-            return KIND_FAILURE; /* no operation that ranks post makes it so */
-        }
-        return finding->mode == HARNESS_MODE_STATUS ? KIND_REPORT : KIND_OPERATION;
+        return kind_of_mismatch(finding);
     case HARNESS_FAMILY_DATA:
         return finding->verdict == HARNESS_VERDICT_DATA_UNEVEN ? KIND_ENDED : KIND_SAMPLES;
     case HARNESS_FAMILY_VALUE:
@@ -62,10 +77,7 @@ enum harness_cause_kind harness_cause_kind_of(const struct harness_finding *find
     case HARNESS_FAMILY_RESOURCE:
         return finding->verdict == HARNESS_VERDICT_RESOURCE_LEAK ? KIND_OTHER : KIND_FAILURE;
     case HARNESS_FAMILY_LAUNCH:
-        if (finding->verdict == HARNESS_VERDICT_LAUNCH_ENVIRONMENT) {
-            return harness_rank_set_is_empty(&finding->culprits) ? KIND_REPORT : KIND_IDENTITY;
-        }
-        return finding->verdict == HARNESS_VERDICT_LAUNCH_CONNECT ? KIND_FAILURE : KIND_OTHER;
+        return kind_of_launch(finding);
     case HARNESS_FAMILY_NONE:
     case HARNESS_FAMILY_SLOW:
         break;

@@ -53,7 +53,9 @@ static void copy_name(const struct harness_watch *watch, uint32_t rank, uint32_t
         memcpy(group->name, words, sizeof words);
         group->name[sizeof group->name - 1] = '\0';
         for (char *letter = group->name; *letter != '\0'; letter++) {
-            *letter = (unsigned char)*letter < ' ' ? '?' : *letter; /* a line of a record has it */
+            if ((unsigned char)*letter < ' ') {
+                *letter = '?'; /* a line of a record has it */
+            }
         }
     }
 }

@@ -257,13 +257,13 @@ CT_TEST(device_observer, standardizing_touches_its_operands)
         m[i] = observer_bench_alloc(&f, ELEMS);
     }
     f.read_count += 6;
+    sums.inverse = m[3];
     sums.sum = m[4];
     sums.dot = m[5];
     TOUCHES(layers->standardize_columns(f.device, NULL, m[0], m[1], m[2], m[3], 2, 3),
             "r1:0+24 r2:0+12 r3:0+12 w0:0+24");
-    TOUCHES(
-        layers->standardize_columns_backward(f.device, NULL, m[0], m[1], m[2], m[3], &sums, 2, 3),
-        "r1:0+24 r2:0+24 r3:0+12 r4:0+12 r5:0+12 w0:0+24");
+    TOUCHES(layers->standardize_columns_backward(f.device, NULL, m[0], m[1], m[2], &sums, 2, 3),
+            "r1:0+24 r2:0+24 r3:0+12 r4:0+12 r5:0+12 w0:0+24");
     for (size_t i = 0; i < 6; i++) {
         observer_bench_free(&f, m[i]);
     }

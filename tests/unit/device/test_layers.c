@@ -177,9 +177,10 @@ static void check_standardized(struct bench *bench, size_t rows, size_t columns,
     CT_CHECK_OK(layers->standardize_columns(bench->device, NULL, y.device, x.device, mean.device,
                                             inverse.device, rows, columns));
     CT_CHECK_OK(layers->standardize_columns_backward(
-        bench->device, NULL, dx.device, dy.device, y.device, inverse.device,
-        &(struct ddp_column_sums){sums.device, sums.device + columns, (float)row_count}, rows,
-        columns));
+        bench->device, NULL, dx.device, dy.device, y.device,
+        &(struct ddp_column_sums){inverse.device, sums.device, sums.device + columns,
+                                  (float)row_count},
+        rows, columns));
     (void)layers_pull(bench, B);
     (void)layers_pull(bench, G);
     for (size_t i = 0; i < rows * columns; i++) {
