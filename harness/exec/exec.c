@@ -12,6 +12,7 @@
 
 #include "ddpcore/base/clock.h"
 #include "harness/exec/job.h"
+#include "harness/launch/ending.h"
 #include "harness/results/results.h"
 
 enum { SAMPLE_NS = 2000000, RING_ENTRIES = 1 << 14, WAKES_OWN = 2 };
@@ -185,6 +186,7 @@ static ddp_status judge(struct exec_job *job)
     /* The program that is known says more than the ranks of each other. */
     status = job->against != NULL ? harness_against_judge(job->against, &now) : DDP_OK;
     harness_watch_analyse(job->watch, &job->config->limits, &now);
+    harness_exec_hold_hangs(job, &now);
     harness_results_judge(job->watch, &now);
     if (status == DDP_OK && job->learner != NULL) {
         status = harness_learner_look(job->learner);
@@ -276,12 +278,23 @@ static ddp_status step(struct exec_job *job)
     return DDP_OK;
 }
 
+/* What is left was killed so long ago that the kernel may never end it. */
+static bool is_given_up(const struct exec_job *job)
+{
+    const uint64_t now_ns = ddp_clock_now_ns(ddp_clock_monotonic());
+
+    return now_ns >= job->end_ns && now_ns - job->end_ns >= HARNESS_ENDING_MAX_NS;
+}
+
 static void summarise(struct exec_job *job, struct harness_exec_result *out)
 {
     int worst = 0;
 
     for (uint32_t i = 0; i < job->child_count; i++) {
-        worst = job->children[i].exit_code > worst ? job->children[i].exit_code : worst;
+        const struct exec_child *child = &job->children[i];
+        const int code = child->pid != 0 ? 128 + SIGKILL : child->exit_code; /* given up */
+
+        worst = code > worst ? code : worst;
     }
     out->record.exit_code = worst;
     out->record.is_ended = job->end_ns != UINT64_MAX;
@@ -335,7 +348,7 @@ ddp_status harness_exec_run(const struct harness_exec_config *config,
     status = open_job(&job, err);
     status = status == DDP_OK ? harness_exec_guard_start(&job, err) : status;
     status = status == DDP_OK ? harness_exec_start(&job, err) : status;
-    while (status == DDP_OK && job.alive_count > 0) {
+    while (status == DDP_OK && job.alive_count > 0 && !is_given_up(&job)) {
         status = step(&job);
     }
     if (status == DDP_OK && job.end_ns == UINT64_MAX) {
@@ -343,8 +356,9 @@ ddp_status harness_exec_run(const struct harness_exec_config *config,
         status = judge(&job);
     }
     if (status != DDP_OK) {
+        job.end_ns = ddp_clock_now_ns(ddp_clock_monotonic());
         harness_exec_signal(&job, SIGKILL);
-        while (job.alive_count > 0) {
+        while (job.alive_count > 0 && !is_given_up(&job)) {
             (void)poll(&(struct pollfd){.fd = job.signal_fd, .events = POLLIN}, 1, 10);
             harness_exec_follow(&job, ddp_clock_now_ns(ddp_clock_monotonic()));
         }

@@ -98,6 +98,14 @@ void harness_exec_continue(struct exec_job *job, uint64_t now_ns);
 /* Tell the watch which ranks' processes say that they are others. */
 void harness_exec_note_claims(struct exec_job *job);
 
+/* ending.c */
+/* As long as some rank is at its end, nobody is said to hang: take such findings out. */
+void harness_exec_hold_hangs(struct exec_job *job, struct harness_findings *inout);
+
+/* process.c */
+/* Note which ranks are at their end; false: none. One that has been for HARNESS_ENDING_MAX_NS
+ * counts as gone from now on. */
+bool harness_exec_look_for_endings(struct exec_job *job, uint64_t now_ns);
 /* Learn what became of the processes, and tell the watch. */
 void harness_exec_follow(struct exec_job *job, uint64_t now_ns);
 /* The same, and read what ranks have shown: also of those that only now have shown themselves it is

@@ -15,6 +15,7 @@
 
 #include "harness/exec/job.h"
 #include "harness/exec/stat.h"
+#include "harness/launch/ending.h"
 
 static void set_state(struct exec_job *job, uint32_t rank, enum harness_watch_state state, int code,
                       uint64_t now_ns)
@@ -95,20 +96,37 @@ pid_t harness_exec_pid(const struct exec_job *job, uint32_t rank)
                                                                : 0;
 }
 
-/* Another rank has ended: whose end had begun before? One that has vanished since it was looked at,
- * as its launcher has waited for it, was at its end. */
-static void look_for_endings(struct exec_job *job, uint64_t now_ns)
+/* It is shown as it will have ended: nobody waits for that any more. */
+static void give_up(struct exec_job *job, uint32_t rank, int status)
 {
+    struct harness_watch_rank *self = &job->watch->ranks[rank];
+    const bool is_signaled = WIFSIGNALED(status);
+
+    self->is_unended = true;
+    set_state(job, rank, is_signaled ? HARNESS_WATCH_SIGNALED : HARNESS_WATCH_EXITED,
+              is_signaled ? WTERMSIG(status) : WEXITSTATUS(status), job->watch->now_ns);
+}
+
+bool harness_exec_look_for_endings(struct exec_job *job, uint64_t now_ns)
+{
+    bool is_any = false;
+
     for (uint32_t r = 0; r < job->watch->world_size; r++) {
         struct harness_watch_rank *self = &job->watch->ranks[r];
-        struct exec_stat stat = {0};
+        const pid_t pid = harness_exec_pid(job, r);
+        struct harness_ending ending = {.is_so = false};
 
+        if (pid > 0 && !harness_watch_is_gone(job->watch, r)) {
+            harness_ending_read(pid, &ending);
+        }
         self->ending_ns = self->is_ending ? self->ending_ns : now_ns;
-        self->is_ending =
-            harness_exec_pid(job, r) > 0 && !harness_watch_is_gone(job->watch, r) &&
-            (!harness_exec_read_stat(harness_exec_pid(job, r), &stat) ||
-             (stat.flags & EXEC_FLAG_EXITING) != 0 || stat.letter == 'Z' || stat.letter == 'X');
+        self->is_ending = ending.is_so;
+        is_any = is_any || ending.is_so;
+        if (ending.is_so && !ending.is_over && now_ns - self->ending_ns >= HARNESS_ENDING_MAX_NS) {
+            give_up(job, r, ending.status);
+        }
     }
+    return is_any;
 }
 
 static bool is_detached(const struct exec_job *job, uint32_t rank)
@@ -149,7 +167,7 @@ static void follow_other(struct exec_job *job, uint32_t rank, uint64_t now_ns)
     } else if ((stat.flags & EXEC_FLAG_EXITING) != 0 && harness_exec_is_past_its_code(self->pid) &&
                (stat.status != 0 || is_detached(job, rank))) { /* 0: the kernel is not so far yet */
         set_end(job, rank, now_ns);
-    } else {
+    } else if (!job->watch->ranks[rank].is_unended) {
         set_state(job, rank,
                   stat.letter == 'T' || stat.letter == 't' ? HARNESS_WATCH_STOPPED
                                                            : HARNESS_WATCH_RUNNING,
@@ -241,8 +259,8 @@ void harness_exec_follow(struct exec_job *job, uint64_t now_ns)
             follow_other(job, r, now_ns);
         }
     }
-    if (job->has_end) {
-        look_for_endings(job, now_ns);
+    if (job->has_end) { /* whose end had begun before? */
+        (void)harness_exec_look_for_endings(job, now_ns);
     }
     if (now_ns - job->watch->change_ns >= HARNESS_WATCH_SURE_HOLD_NS / 2) {
         count_threads(job);

@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "ddpcore/base/clock.h"
 #include "harness/monitor/draft.h"
 #include "harness/monitor/graph.h"
 #include "harness/monitor/rules.h"
@@ -76,6 +77,31 @@ static uint64_t end_ns(const struct harness_cut *cut, uint32_t rank)
                                             : cut->pages[rank].heartbeat_ns;
 }
 
+/* When it ran no code of its own any more, as far as that was seen: the kernel may end a process
+ * later than one that only follows it. */
+static uint64_t last_code_ns(const struct harness_cut *cut, uint32_t rank)
+{
+    const uint64_t ending_ns = cut->processes[rank].ending_ns;
+    const uint64_t ended_ns = end_ns(cut, rank);
+
+    return ending_ns != 0 && ending_ns < ended_ns ? ending_ns : ended_ns;
+}
+
+/* ", 3912 ms after it was seen to be at its end" */
+static void say_late(const struct harness_cut *cut, uint32_t rank, struct harness_finding *finding)
+{
+    const struct harness_process *process = &cut->processes[rank];
+    const uint64_t until_ns = process->is_unended ? cut->now_ns : process->since_ns;
+    const uint64_t late_ns = until_ns - last_code_ns(cut, rank);
+
+    if (harness_graph_is_gone(cut, rank) && late_ns >= HARNESS_MONITOR_ENDING_SAID_NS) {
+        harness_draft_add(finding,
+                          process->is_unended ? ", but has not ended for %llu ms"
+                                              : ", %llu ms after it was seen to be at its end",
+                          (unsigned long long)(late_ns / DDP_NS_PER_MS));
+    }
+}
+
 static void say_crash(const struct harness_view *view, uint32_t rank,
                       struct harness_finding *finding)
 {
@@ -86,11 +112,13 @@ static void say_crash(const struct harness_view *view, uint32_t rank,
     switch (finding->verdict) {
     case HARNESS_VERDICT_CRASH_SIGNALED:
         name = sigabbrev_np(process->code);
-        harness_draft_add(finding, " ended by signal %d (SIG%s)", process->code,
+        harness_draft_add(finding, " %s by signal %d (SIG%s)",
+                          process->is_unended ? "was killed" : "ended", process->code,
                           name != NULL ? name : "?");
         break;
     case HARNESS_VERDICT_CRASH_EXITED:
-        harness_draft_add(finding, " exited with code %d", process->code);
+        harness_draft_add(finding, " %s with code %d", process->is_unended ? "exits" : "exited",
+                          process->code);
         break;
     default:
         harness_draft_add(finding,
@@ -100,6 +128,7 @@ static void say_crash(const struct harness_view *view, uint32_t rank,
                           view->program->op_count);
         break;
     }
+    say_late(view->cut, rank, finding);
     harness_draft_add_place(finding);
     if (finding->op.is_set) {
         bool is_open = view->cut->pages[rank].seq_done < view->cut->pages[rank].seq_posted;
@@ -130,7 +159,7 @@ static void add_crash(const struct harness_view *view, enum harness_verdict verd
             return; /* said with that one */
         }
         harness_rank_set_add(&culprits, r);
-        first = end_ns(cut, r) < end_ns(cut, first) ? r : first;
+        first = last_code_ns(cut, r) < last_code_ns(cut, first) ? r : first;
     }
     harness_draft_begin(view, verdict, HARNESS_MODE_PROVABLE, first, &finding);
     finding.culprits = culprits;

@@ -93,13 +93,19 @@ static double age_ms(const struct harness_cut *cut, uint64_t then_ns)
     return (double)harness_graph_age_ns(cut, then_ns) / (double)DDP_NS_PER_MS;
 }
 
-/* "running", "stopped for 92.0 ms", "ended by signal 9 (SIGKILL), 1.0 ms ago" */
+/* "running", "at its end for 3.0 ms", "stopped for 92.0 ms", "ended by signal 9 (SIGKILL), 1.0 ms
+ * ago" */
 static void add_state(const struct printer *printer, uint32_t rank)
 {
     const struct harness_process *process = &printer->view.cut->processes[rank];
     double ms = age_ms(printer->view.cut, process->since_ns);
     const char *name;
 
+    if (harness_graph_is_ending(printer->view.cut, rank)) {
+        ddp_text_add(printer->out, "at its end for %.1f ms",
+                     age_ms(printer->view.cut, process->ending_ns));
+        return;
+    }
     switch (process->state) {
     case HARNESS_PROCESS_NOT_STARTED:
         ddp_text_add(printer->out, "not started");
@@ -182,7 +188,8 @@ static void add_doing(const struct printer *printer, uint32_t rank)
         ddp_text_add(printer->out, "; ended with %s", ddp_status_name(status));
     } else if (harness_graph_is_waiting(cut, rank)) {
         ddp_text_add(printer->out, "; waiting for %.1f ms", age_ms(cut, page->wait_enter_ns));
-    } else if (cut->processes[rank].state == HARNESS_PROCESS_RUNNING) {
+    } else if (cut->processes[rank].state == HARNESS_PROCESS_RUNNING &&
+               !harness_graph_is_ending(cut, rank)) {
         ddp_text_add(printer->out, "; silent in host code for %.1f ms (budget %llu ms)",
                      (double)harness_graph_silent_ns(cut, rank) / (double)DDP_NS_PER_MS,
                      (unsigned long long)(harness_monitor_budget_ns(printer->view.plan, phase) /

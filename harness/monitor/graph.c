@@ -12,6 +12,11 @@ bool harness_graph_is_gone(const struct harness_cut *cut, uint32_t rank)
     return state == HARNESS_PROCESS_EXITED || state == HARNESS_PROCESS_SIGNALED;
 }
 
+bool harness_graph_is_ending(const struct harness_cut *cut, uint32_t rank)
+{
+    return cut->processes[rank].ending_ns != 0 && !harness_graph_is_gone(cut, rank);
+}
+
 bool harness_graph_is_over(const struct harness_cut *cut, uint32_t rank)
 {
     return harness_graph_is_gone(cut, rank) || cut->pages[rank].end_status != 0;
@@ -45,7 +50,8 @@ bool harness_graph_is_waiting(const struct harness_cut *cut, uint32_t rank)
 {
     return harness_graph_is_live(cut, rank) &&
            cut->processes[rank].state == HARNESS_PROCESS_RUNNING &&
-           cut->pages[rank].wait_kind != DDP_WAIT_NONE && !is_kept_inside_wait(cut, rank);
+           !harness_graph_is_ending(cut, rank) && cut->pages[rank].wait_kind != DDP_WAIT_NONE &&
+           !is_kept_inside_wait(cut, rank);
 }
 
 enum ddp_phase harness_graph_phase(const struct harness_cut *cut, uint32_t rank)

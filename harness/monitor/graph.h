@@ -10,6 +10,8 @@ extern "C" {
 
 /* The process has ended. */
 bool harness_graph_is_gone(const struct harness_cut *cut, uint32_t rank);
+/* The process is at its end, and has not ended. */
+bool harness_graph_is_ending(const struct harness_cut *cut, uint32_t rank);
 /* The process has ended, or the rank has recorded rank.end. */
 bool harness_graph_is_over(const struct harness_cut *cut, uint32_t rank);
 /* Started and not over. */

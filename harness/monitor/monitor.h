@@ -25,6 +25,10 @@ struct harness_process {
     /* Stopped by a fault that is planned to end within HARNESS_MONITOR_STOP_HOLD_NS: no hang, even
      * if a loaded machine makes it longer. */
     bool is_brief;
+    /* When the process was first seen to be at its end, which the kernel may take seconds for: it
+     * was killed or exits, and runs no code of its own any more. 0: it was not seen to be. */
+    uint64_t ending_ns;
+    bool is_unended; /* shown as ended, as it will, though the kernel has not got there for long */
 };
 
 /* A snapshot of the whole job: all ranks at one moment, if it is_stable. */
@@ -49,6 +53,8 @@ struct harness_cut {
     uint64_t change_ns; /* when one was last seen to change; 0 = not watched */
 };
 
+/* That a process took longer than this to end, is said. */
+#define HARNESS_MONITOR_ENDING_SAID_NS UINT64_C(100000000)
 /* A stopped process counts only after this long: a stop of 50 ms that ends by itself is no hang. */
 #define HARNESS_MONITOR_STOP_HOLD_NS UINT64_C(80000000)
 /* A plug-in that has not returned for this long keeps its rank from waiting; so does whatever else
@@ -59,7 +65,8 @@ struct harness_cut {
 #define HARNESS_MONITOR_CYCLE_HOLD_NS UINT64_C(1500000000)
 
 /* Add all findings of a cut in order of certainty, provable ones first; none for a healthy cut. The
- * same cut always gives the same findings.
+ * same cut always gives the same findings. While a process is at its end, it is not known yet how
+ * it will have ended, and nothing that hangs is found: it does not run, and others may wait for it.
  * Provable: a posted operation that differs from the program; a rank that ended before its work was
  * done; a stopped process that others wait for; in a stable cut, a circle of waits while no device
  * works. By budget: a rank that is silent in host code for longer than its phase's budget; a device

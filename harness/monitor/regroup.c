@@ -174,6 +174,7 @@ static void show_gone(const struct harness_regroup *regroup, struct ddp_page *pa
     page->end_status = 1;
     process->state = HARNESS_PROCESS_EXITED;
     process->code = 0;
+    process->ending_ns = 0;
 }
 
 /* A cut of the same moment, whose pages and processes are ours to change. */

@@ -108,10 +108,14 @@ static void audit_processes(const struct harness_proc_rank *ranks, uint32_t worl
                             struct harness_trace *trace)
 {
     for (uint32_t r = 0; r < world_size; r++) {
-        /* The leader is reaped, so all that is still in its group was started by it. */
+        /* The leader is reaped, or was killed and is not ended by the kernel; all else that is
+         * still in its group was started by it. */
         if (ranks[r].pid > 0 && is_group_left(ranks[r].pid)) {
             trace->leak_process = true;
-            add_text(trace, "processes are left in the group of rank ", (long)r);
+            add_text(trace,
+                     ranks[r].is_given_up ? "the kernel has not ended the killed process of rank "
+                                          : "processes are left in the group of rank ",
+                     (long)r);
             (void)kill(-ranks[r].pid, SIGKILL);
         }
     }

@@ -20,6 +20,7 @@ struct harness_proc_rank {
     uint64_t continue_ns;           /* when to end its planned stop; DDP_DEADLINE_NEVER = never */
     bool is_ended_by_us;            /* by the launcher, or by mpirun because another rank failed */
     bool is_stopped_at_end;
+    bool is_given_up; /* killed, and the kernel has not ended it: nobody waits for it any more */
 };
 
 static inline bool harness_proc_rank_is_alive(const struct harness_proc_rank *rank)
@@ -135,7 +136,8 @@ void harness_proc_loop_note_change(struct harness_proc_job *job, uint32_t rank, 
 DDP_MUST_USE ddp_status harness_proc_loop_run(struct harness_proc_job *job);
 /* Not OK if a signal asked the launcher to end, at any time since the loop was opened. */
 DDP_MUST_USE ddp_status harness_proc_loop_interrupted(const struct harness_proc_job *job);
-/* End and reap every rank that is left. */
+/* End and reap every rank that is left. One that the kernel does not end is left behind after
+ * HARNESS_ENDING_MAX_NS. */
 void harness_proc_loop_reap(struct harness_proc_job *job);
 void harness_proc_loop_close(struct harness_proc_job *job);
 

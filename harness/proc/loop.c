@@ -374,6 +374,13 @@ static void reap_until(struct harness_proc_job *job, uint64_t end_ns)
     }
 }
 
+/* It is killed, and the kernel does not end it. The audit will find it. */
+static void give_up(struct harness_proc_job *job, uint32_t rank)
+{
+    job->ranks[rank].is_given_up = true;
+    harness_proc_loop_note_change(job, rank, CLD_KILLED, SIGKILL);
+}
+
 void harness_proc_loop_reap(struct harness_proc_job *job)
 {
     job->is_reaping = true;
@@ -395,6 +402,11 @@ void harness_proc_loop_reap(struct harness_proc_job *job)
             signal_group(&job->ranks[r], SIGKILL);
         }
     }
-    reap_until(job, DDP_DEADLINE_NEVER);
+    reap_until(job, ddp_clock_now_ns(job->clock) + HARNESS_ENDING_MAX_NS);
+    for (uint32_t r = 0; r < job->world_size; r++) {
+        if (harness_proc_rank_is_alive(&job->ranks[r])) {
+            give_up(job, r);
+        }
+    }
     DDP_ASSERT(job->alive_count == 0);
 }

@@ -332,7 +332,9 @@ static void reap_orphans(struct harness_proc_job *job)
 
         if (guard_pid != 0) {
             (void)waitid(P_PID, (id_t)guard_pid, &info, WEXITED);
-            (void)waitid(P_PID, (id_t)rank_pid, &info, WEXITED); /* it died with its guard */
+            if (!job->ranks[r].is_given_up) {
+                (void)waitid(P_PID, (id_t)rank_pid, &info, WEXITED); /* it died with its guard */
+            }
             reap_group(job, rank_pid, end_ns);
             reap_group(job, guard_pid, end_ns);
         }

@@ -3,6 +3,7 @@
 #ifndef HARNESS_PROC_SAMPLER_H
 #define HARNESS_PROC_SAMPLER_H
 
+#include "harness/launch/ending.h"
 #include "harness/launch/lag.h"
 #include "harness/monitor/sampler.h"
 #include "harness/proc/shared.h"
@@ -11,10 +12,19 @@
 extern "C" {
 #endif
 
+/* Of a rank that does not show life: is its process at its end? */
+struct harness_proc_ending {
+    uint64_t read_ns;  /* when the kernel was last asked; 0: not yet */
+    uint64_t since_ns; /* since then it says so; 0: it does not */
+    int status;        /* as wait() will say it */
+    bool is_given_up;  /* it has not ended for HARNESS_ENDING_MAX_NS */
+};
+
 struct harness_proc_sampler {
     struct harness_sampler base;
     struct harness_proc_head *head;
-    struct harness_lag *lags; /* [world_size] */
+    struct harness_lag *lags;            /* [world_size] */
+    struct harness_proc_ending *endings; /* [world_size] */
 };
 
 /* sampler must not move afterwards. Errors: E_NOMEM; then there is nothing to release. */

@@ -54,6 +54,8 @@ static inline struct harness_process harness_proc_state_load(const struct harnes
     process.state = (enum harness_process_state)(word & 0xff);
     process.code = (int)(uint32_t)(word >> 8);
     process.is_brief = (word >> 40 & 1) != 0;
+    process.ending_ns = 0; /* what the launcher does not know */
+    process.is_unended = false;
     process.since_ns = __atomic_load_n(&from->since_ns, __ATOMIC_RELAXED);
     return process;
 }

@@ -62,6 +62,10 @@ static void find_gone(const struct harness_watch *watch, struct harness_findings
                               self->state == HARNESS_WATCH_EXITED ? "ended"
                                                                   : "said that it was done");
         }
+        if (self->is_unended) {
+            harness_watch_say(&finding, ", or will be, but the kernel has not ended it for %.1f s",
+                              (double)(watch->now_ns - self->since_ns) / 1e9);
+        }
         say_where_it_ended(watch, r, &finding);
         if (verdict == HARNESS_VERDICT_CRASH_FINISHED_EARLY &&
             harness_watch_is_either(watch, r, &others)) {

@@ -166,7 +166,9 @@ struct harness_watch_rank {
     uint64_t since_ns;  /* when the state was first seen */
     uint64_t ending_ns; /* when is_ending was set */
     bool is_ending;     /* it is not gone yet, but its end has begun: the driver's, set when another
-                          rank ended */
+                          rank ended, or seemed to hang */
+    bool is_unended;    /* shown as gone, as it will have ended, though the kernel has not got there
+                          for long: the driver's */
     uint64_t claim; /* 1 + the rank that its process says it is, if it was started as this one: the
                        driver's; 0: none other */
     bool has_rival; /* another process says that it is this rank, and neither was started as
