@@ -34,6 +34,13 @@ static bool is_bucketwise(enum harness_stage stage)
            stage == HARNESS_STAGE_FINAL;
 }
 
+/* Both lack, or have too much of, the same rank's contribution. */
+static bool is_same_share(const struct harness_description *a, const struct harness_description *b)
+{
+    return a->share == b->share &&
+           (a->share == HARNESS_SHARE_DUE || a->share_rank == b->share_rank);
+}
+
 /* Both are described by the same words. */
 static bool is_alike(const struct harness_description *a, const struct harness_description *b)
 {
@@ -41,8 +48,8 @@ static bool is_alike(const struct harness_description *a, const struct harness_d
     const struct harness_residual *y = &b->residual;
 
     return harness_residual_is_one_factor(x, y) ||
-           (a->verdict == b->verdict && x->bit == y->bit && x->shift == y->shift &&
-            !(x->factor < y->factor) && !(x->factor > y->factor) &&
+           (a->verdict == b->verdict && is_same_share(a, b) && x->bit == y->bit &&
+            x->shift == y->shift && !(x->factor < y->factor) && !(x->factor > y->factor) &&
             (x->bit < 0 || x->first == y->first));
 }
 

@@ -15,10 +15,20 @@ extern "C" {
 struct harness_camp;
 struct harness_emulation;
 
+/* What a sum holds of one rank's contribution. */
+enum harness_share {
+    HARNESS_SHARE_DUE,
+    HARNESS_SHARE_NOTHING,
+    HARNESS_SHARE_ALL,
+    HARNESS_SHARE_TWICE
+};
+
 /* What a tensor is instead of the expected one. */
 struct harness_description {
     enum harness_verdict verdict; /* NONE: the tensor is not at hand */
     struct harness_residual residual;
+    enum harness_share share; /* of share_rank, in a sum */
+    uint32_t share_rank;
     struct harness_list params; /* of a bucket: whose slices differ */
     const char *text; /* char[320], with the parameter's name: "fc1.bias is zero (...)"; NULL
                          without verdict */

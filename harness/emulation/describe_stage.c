@@ -237,19 +237,26 @@ static bool is_where_different(const struct harness_describing *view, const floa
     return is_any;
 }
 
-static void name_sum(struct harness_describing *view, enum harness_verdict verdict, uint32_t rank,
-                     size_t first, size_t last, const char *how)
+static void name_sum(struct harness_describing *view, enum harness_share share, uint32_t rank,
+                     size_t first, size_t last)
 {
+    static const char *const words[] = {[HARNESS_SHARE_NOTHING] = "not at all",
+                                        [HARNESS_SHARE_ALL] = "alone",
+                                        [HARNESS_SHARE_TWICE] = "twice"};
     struct harness_description *out = view->out;
     char where[96] = "";
 
     if (last - first + 1 < view->elem_count) {
         (void)snprintf(where, sizeof(where), ", in elements %zu to %zu of the bucket", first, last);
     }
-    out->verdict = out->residual.verdict = verdict;
+    out->verdict = out->residual.verdict = share == HARNESS_SHARE_TWICE
+                                               ? HARNESS_VERDICT_VALUE_DUPLICATED
+                                               : HARNESS_VERDICT_VALUE_LOST;
+    out->share = share;
+    out->share_rank = rank;
     out->residual.bit = -1;
     (void)snprintf((char *)(uintptr_t)out->text, HARNESS_DESCRIBING_TEXT_BYTES,
-                   "the sum holds the contribution of rank %u %s%s", rank, how, where);
+                   "the sum holds the contribution of rank %u %s%s", rank, words[share], where);
 }
 
 /* Another order; or, where the sum is not the expected one, a rank that was left out or counted
@@ -272,20 +279,20 @@ static void explain_sum(struct harness_describing *view, const struct rerun *rer
     for (uint32_t r = 0; r < world; r++) {
         if (run_again(rerun, r, 0.0f, seen_by) &&
             is_where_different(view, rerun->sum, &first, &last)) {
-            name_sum(view, HARNESS_VERDICT_VALUE_LOST, r, first, last, "not at all");
+            name_sum(view, HARNESS_SHARE_NOTHING, r, first, last);
             return;
         }
     }
     for (uint32_t r = 0; r < world; r++) {
         if (is_where_different(view, rerun->inputs[r], &first, &last)) {
-            name_sum(view, HARNESS_VERDICT_VALUE_LOST, r, first, last, "alone");
+            name_sum(view, HARNESS_SHARE_ALL, r, first, last);
             return;
         }
     }
     for (uint32_t r = 0; r < world; r++) {
         if (run_again(rerun, r, 2.0f, seen_by) &&
             is_where_different(view, rerun->sum, &first, &last)) {
-            name_sum(view, HARNESS_VERDICT_VALUE_DUPLICATED, r, first, last, "twice");
+            name_sum(view, HARNESS_SHARE_TWICE, r, first, last);
             return;
         }
     }

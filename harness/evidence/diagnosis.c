@@ -35,6 +35,64 @@ static bool is_known(const struct harness_emulation *e, const struct harness_fin
     return false;
 }
 
+/* It is what the program has under that number, in that step and that group. */
+static bool is_post_planned(const struct harness_emulation *e, const struct ddp_event_entry *post)
+{
+    const struct harness_program *program = e->input->program;
+    const struct ddp_event_op op = ddp_event_op_unpack(post->arg[1]);
+
+    return harness_program_compare_post(program, post->arg[0],
+                                        harness_program_step_of(program, post->phase, post->step),
+                                        &op, post->arg[2], post->arg[3]) == HARNESS_VERDICT_NONE;
+}
+
+static bool is_completed(const struct harness_emulation *e, uint32_t rank, uint64_t seq)
+{
+    const struct harness_trace_event *done =
+        harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_DONE, seq);
+
+    return done != NULL && harness_index_status(done->entry.arg[3]) == DDP_OK;
+}
+
+/* The rank completed the operation, and another one that posted it did not: so it is where a rank
+ * takes no part in it. */
+static bool is_alone(const struct harness_emulation *e, uint32_t rank, uint64_t seq)
+{
+    bool is_waited = false;
+
+    for (uint32_t r = 0; r < e->world; r++) {
+        is_waited =
+            is_waited || (!is_completed(e, r, seq) &&
+                          harness_index_with_seq(&e->index, r, DDP_EVENT_COLL_POST, seq) != NULL);
+    }
+    return is_waited && is_completed(e, rank, seq);
+}
+
+/* A rank that is said to have posted something else under that number recorded that it posted what
+ * is planned, or nothing (where groups count together, it may have another number). */
+bool harness_evidence_is_refuted(const struct harness_emulation *e,
+                                 const struct harness_finding *finding)
+{
+    const uint64_t seq = finding->op.seq;
+    const bool is_of_post = finding->oracle == HARNESS_ORACLE_MONITOR && seq != 0 &&
+                            finding->mode == HARNESS_MODE_PROVABLE &&
+                            harness_verdict_family(finding->verdict) == HARNESS_FAMILY_MISMATCH;
+
+    for (uint32_t i = 0; is_of_post && i < harness_rank_set_count(&finding->culprits); i++) {
+        const uint32_t rank = harness_rank_set_at(&finding->culprits, i);
+        const struct harness_trace_event *post =
+            harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, seq);
+        const bool is_silent =
+            finding->verdict == HARNESS_VERDICT_MISMATCH_MISSING && is_alone(e, rank, seq);
+
+        if (post == NULL ? e->input->program->group_count == 0
+                         : !is_silent && is_post_planned(e, &post->entry)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The bucket's, in its order, and no others; of what is no bucket none. */
 static bool is_listed(const struct harness_buckets *buckets, const struct harness_finding *finding)
 {

@@ -47,6 +47,11 @@ bool harness_evidence_has_buffer(const struct harness_emulation *emulation, uint
 const struct ddp_event_entry *harness_evidence_rebuilt(const struct harness_emulation *emulation,
                                                        uint32_t rank);
 
+/* diagnosis.c: what the monitor says of a rank's operation is not what the rank recorded: one of
+ * them is wrong, and neither counts. */
+bool harness_evidence_is_refuted(const struct harness_emulation *emulation,
+                                 const struct harness_finding *finding);
+
 #ifdef __cplusplus
 }
 #endif

@@ -242,7 +242,7 @@ static void check_completions(const struct harness_emulation *e, uint32_t rank,
     }
 }
 
-/* The host waited for what it posted, once for each. */
+/* The host waited for what it posted, once for each, until it was over. */
 static void check_waits(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
 {
     size_t count = 0;
@@ -258,6 +258,9 @@ static void check_waits(const struct harness_emulation *e, uint32_t rank, struct
             harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_WAITED, seq) != list[i]) {
             harness_gap_set(out, "rank %u waited for collective %llu twice, or never posted it",
                             rank, (unsigned long long)seq);
+        } else if (harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_DONE, seq) == NULL) {
+            harness_gap_set(out, "rank %u waited for collective %llu, which never completed", rank,
+                            (unsigned long long)seq);
         }
     }
 }

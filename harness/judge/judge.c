@@ -285,8 +285,9 @@ static void judge_survivors(struct judge *judge)
         return;
     }
     if (!facts->is_survivor_status_met) {
-        complain(judge, HARNESS_OUTCOME_FAIL, "survivor rank %" PRIu32 " %s%s, expected %s",
-                 facts->survivor_rank, facts->is_survivor_ended ? "ended with " : "did not end",
+        complain(judge, facts->is_survivor_ended ? HARNESS_OUTCOME_FAIL : outcome_of_missing(judge),
+                 "survivor rank %" PRIu32 " %s%s, expected %s", facts->survivor_rank,
+                 facts->is_survivor_ended ? "ended with " : "did not end",
                  facts->is_survivor_ended ? ddp_status_name(facts->survivor_status) : "",
                  ddp_status_name(judge->plan->expect.survivors.status));
     } else if (judge->plan->expect.survivors.from_step >= 0 &&

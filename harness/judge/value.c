@@ -111,9 +111,51 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
              harness_path_is_unreduced(paths, b) || harness_value_is_hook_behind(paths, a, b)));
 }
 
+/* The rank recorded that of a message in another one's place, which came from `from`. */
+static bool is_met_from(const struct harness_paths *paths, uint32_t rank, uint32_t from,
+                        enum ddp_event event)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        rank < paths->index.world_size /* 0 without a trace */
+            ? harness_index_list(&paths->index, rank, event, &count)
+            : NULL;
+
+    return count > 0 && list[0]->entry.arg[1] == from;
+}
+
+/* Messages between the two say that the first went on, and the second did not. */
+static bool is_gone_on_from(const struct harness_paths *paths, uint32_t rank, uint32_t other)
+{
+    return is_met_from(paths, other, rank, DDP_EVENT_MESSAGE_AHEAD) ||
+           is_met_from(paths, rank, other, DDP_EVENT_MESSAGE_BEHIND);
+}
+
+/* Each rank that b blames was left behind by one that a blames, and not the other way round. */
+static bool is_left_behind(const struct harness_paths *paths, const struct harness_finding *a,
+                           const struct harness_finding *b)
+{
+    bool is_so = !harness_path_is_common(a, b);
+
+    for (uint32_t i = 0; is_so && i < harness_rank_set_count(&b->culprits); i++) {
+        const uint32_t rank = harness_rank_set_at(&b->culprits, i);
+        bool is_by_one = false;
+
+        for (uint32_t k = 0; is_so && k < harness_rank_set_count(&a->culprits); k++) {
+            const uint32_t other = harness_rank_set_at(&a->culprits, k);
+
+            is_by_one = is_by_one || is_gone_on_from(paths, other, rank);
+            is_so = !is_gone_on_from(paths, rank, other);
+        }
+        is_so = is_so && is_by_one;
+    }
+    return is_so;
+}
+
 /* A rank that took no part in an operation meets the others' messages of it with those of its next
  * one, and so on to the end: each has one message too many under way. Checked messages are refused
- * instead. Another rank that took no part in another operation did so by itself. */
+ * instead. Another rank that took no part in another operation did so by itself; but it may have
+ * taken part, and have met only zeros. Then messages tell who went on without the other. */
 bool harness_value_is_displaced(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b)
 {
@@ -122,7 +164,7 @@ bool harness_value_is_displaced(const struct harness_paths *paths, const struct 
 
     DDP_ASSERT(a != b);
     return is_later && harness_path_is_displacing(paths, a) &&
-           !harness_path_is_displacing(paths, b) &&
+           (!harness_path_is_displacing(paths, b) || is_left_behind(paths, a, b)) &&
            (b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT);
 }
 

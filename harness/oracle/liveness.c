@@ -66,6 +66,20 @@ static void check_left(const struct harness_emulation *e, uint32_t rank,
     }
 }
 
+/* It came to its end, and its process left as it does then: only the last line is not there, and
+ * the evidence is missed, not the rank. */
+static bool is_left_in_order(const struct harness_emulation *e, uint32_t rank, int code)
+{
+    size_t phase_count = 0;
+    size_t error_count = 0;
+    const struct harness_trace_event *const *phases =
+        harness_index_list(&e->index, rank, DDP_EVENT_PHASE, &phase_count);
+
+    (void)harness_index_list(&e->index, rank, DDP_EVENT_RANK_ERROR, &error_count);
+    return phase_count > 0 && phases[phase_count - 1]->entry.arg[0] == DDP_PHASE_END &&
+           code == (error_count > 0 ? 1 : 0);
+}
+
 static void check_end(const struct harness_emulation *e, uint32_t rank,
                       struct harness_findings *out)
 {
@@ -91,7 +105,7 @@ static void check_end(const struct harness_emulation *e, uint32_t rank,
         }
         return;
     case HARNESS_END_EXITED:
-        if (!is_blamed(e, rank)) {
+        if (!is_blamed(e, rank) && !is_left_in_order(e, rank, end->code)) {
             (void)snprintf(text, sizeof(text), "exited with code %d and never recorded its end",
                            end->code);
             add(rank, HARNESS_VERDICT_CRASH_EXITED, text, out);
@@ -146,6 +160,10 @@ static void check_completed(const struct harness_emulation *e, uint32_t rank,
         if (harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_DONE, list[i]->entry.arg[0]) !=
             NULL) {
             continue;
+        }
+        if (harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_WAITED, list[i]->entry.arg[0]) !=
+            NULL) {
+            continue; /* it was over, and the evidence is missed */
         }
         if (op.role == DDP_ROLE_BUCKET && is_used(e, list[i]) &&
             is_ended_elsewhere(e, rank, list[i]->entry.arg[0])) {

@@ -131,6 +131,30 @@ static void report_unjudged(const struct harness_emulation *e, struct harness_fi
                    e->compare.count);
 }
 
+/* Diagnoses that the record contradicts blame nobody. */
+static void leave_out_refuted(const struct harness_emulation *e, struct harness_findings *out)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < out->count; i++) {
+        struct harness_finding *finding = &out->items[i];
+
+        if (!harness_evidence_is_refuted(e, finding)) {
+            out->items[kept++] = *finding;
+            continue;
+        }
+        if (!out->is_evidence_lost) {
+            out->is_evidence_lost = true;
+            (void)snprintf(
+                out->lost_text, sizeof(out->lost_text),
+                "a diagnosis names collective %llu of a rank that recorded no other one there",
+                (unsigned long long)finding->op.seq);
+        }
+        harness_finding_free(finding);
+    }
+    out->count = kept;
+}
+
 ddp_status harness_oracle_check_all(const struct harness_emulation_input *input,
                                     struct harness_findings *out, struct harness_hashes *out_wanted,
                                     struct ddp_err *err)
@@ -141,6 +165,7 @@ ddp_status harness_oracle_check_all(const struct harness_emulation_input *input,
     if (status != DDP_OK) {
         return status;
     }
+    leave_out_refuted(emulation, out);
     status = emulate(emulation, err);
     for (size_t i = 0; status == DDP_OK && i < sizeof(checks) / sizeof(checks[0]); i++) {
         status = checks[i](emulation, out, err);

@@ -20,10 +20,28 @@ static const struct {
                              "gradient copied back"},
 };
 
+/* What came out of the operation is what its one rank had put in, and a message says that it took
+ * no part: all that the others had put in is lost, whatever factor the values differ by. */
+static bool is_alone(const struct harness_emulation *e, const struct harness_difference *difference,
+                     uint64_t seq)
+{
+    const uint32_t rank = difference->first.rank;
+    const struct harness_trace_event *post =
+        seq != 0 ? harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_POST, seq) : NULL;
+    const struct harness_trace_event *done =
+        seq != 0 ? harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_DONE, seq) : NULL;
+
+    return difference->stage == HARNESS_STAGE_OUTPUT &&
+           harness_rank_set_count(&difference->ranks) == 1 && post != NULL && done != NULL &&
+           post->entry.arg[4] != 0 && post->entry.arg[4] == done->entry.arg[4] &&
+           harness_usage_is_absent_since(e, rank, seq);
+}
+
 static void report(const struct harness_emulation *e, const struct harness_difference *difference,
                    struct harness_findings *out)
 {
     const struct harness_description *what = &difference->first.what;
+    const char *text = what->text;
     struct harness_finding finding;
     char ranks[96];
 
@@ -38,19 +56,24 @@ static void report(const struct harness_emulation *e, const struct harness_diffe
         difference->first.seq != 0 && difference->stage != HARNESS_STAGE_FINAL) {
         harness_subject_set_op(e, difference->first.seq, &finding);
     }
+    if (finding.verdict != HARNESS_VERDICT_VALUE_LOST &&
+        is_alone(e, difference, finding.op.seq != 0 ? finding.op.seq : difference->first.seq)) {
+        finding.verdict = HARNESS_VERDICT_VALUE_LOST;
+        finding.factor_low = finding.factor_high = 0;
+        text = "the sum holds its own contribution alone, and it took no part";
+    }
     if (difference->first.bucket < 0) {
         harness_subject_set_op(e, difference->first.seq, &finding);
         finding.phase = DDP_PHASE_OPTIMIZER;
         (void)snprintf(finding.text, sizeof(finding.text),
                        "step %u, averages of parameters, %s of %s: %s%s", difference->step,
                        words[difference->stage].whose, ranks,
-                       what->text != NULL ? what->text
-                                          : harness_subject_param_name(e, difference->first.param),
-                       what->text != NULL ? "" : " is another one than is due");
-    } else if (what->text != NULL) {
+                       text != NULL ? text : harness_subject_param_name(e, difference->first.param),
+                       text != NULL ? "" : " is another one than is due");
+    } else if (text != NULL) {
         (void)snprintf(finding.text, sizeof(finding.text), "step %u, bucket %d, %s of %s: %s",
                        difference->step, difference->first.bucket, words[difference->stage].whose,
-                       ranks, what->text);
+                       ranks, text);
     } else {
         (void)snprintf(finding.text, sizeof(finding.text),
                        "%s of bucket %d in step %u (%s%s) on %s", words[difference->stage].what,

@@ -326,17 +326,22 @@ static bool is_posted_so(const struct harness_emulation *e, uint32_t rank,
 
 /* A rank on which the completed operation depends and that had not posted it by then; -1: none. A
  * broadcast depends on its root, all else on everybody; but of a reduction to a root, who is not
- * the root has only sent, and where a job posts no elements, nobody depends on anybody. */
+ * the root has only sent, and where a job posts no elements, nobody depends on anybody. What the
+ * rank had not posted itself by then is no completion of its. */
 static int64_t missing_rank(const struct posts *posts, const struct harness_trace_event *done)
 {
     const struct harness_emulation *e = posts->e;
     uint64_t seq = done->entry.arg[0];
     struct ddp_event_op op = ddp_event_op_unpack(done->entry.arg[1]);
+    const struct harness_trace_event *own =
+        harness_index_with_seq(&e->index, done->rank, DDP_EVENT_COLL_POST, seq);
     const struct harness_members members = harness_emulation_members(e, done->rank, seq);
     uint32_t first = op.kind == DDP_COLL_BROADCAST ? op.root : 0;
     uint32_t end = op.kind == DDP_COLL_BROADCAST ? op.root + 1 : members.size;
 
-    if ((op.kind == DDP_COLL_REDUCE && members.member != op.root) ||
+    if (own == NULL || own->entry.index > done->entry.index ||
+        own->entry.arg[1] != done->entry.arg[1] ||
+        (op.kind == DDP_COLL_REDUCE && members.member != op.root) ||
         (op.role == DDP_ROLE_USER && op.kind != DDP_COLL_BARRIER && done->entry.arg[2] == 0)) {
         return -1;
     }

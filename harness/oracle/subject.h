@@ -31,6 +31,10 @@ void harness_usage_blame_displaced(const struct harness_emulation *emulation,
 /* That is what it says: this rank, of this operation. */
 bool harness_usage_is_absent(const struct harness_emulation *emulation, uint32_t rank,
                              uint64_t seq);
+/* The same of this operation or, where messages of operations of one length are taken for each
+ * other, of a later one. */
+bool harness_usage_is_absent_since(const struct harness_emulation *emulation, uint32_t rank,
+                                   uint64_t seq);
 
 /* usage_victims.c: the part of the usage oracle about ranks that ended because of others.
  * Of a time-out at time_ns: the culprits, and their place then. The finding has its operation and,

@@ -130,6 +130,15 @@ bool harness_usage_is_absent(const struct harness_emulation *e, uint32_t rank, u
            is_mismatch_reported(e);
 }
 
+bool harness_usage_is_absent_since(const struct harness_emulation *e, uint32_t rank, uint64_t seq)
+{
+    const bool is_checked = e->input->plan->job.semantics == HARNESS_SEMANTICS_STRICT;
+    struct absence absence;
+
+    return find_absence(e, &absence) && absence.rank == rank &&
+           (absence.seq == seq || (!is_checked && absence.seq > seq)) && is_mismatch_reported(e);
+}
+
 void harness_usage_blame_displaced(const struct harness_emulation *e,
                                    struct harness_finding *finding)
 {

@@ -113,3 +113,71 @@ CT_TEST(oracle, messages_are_those_of_the_schedules)
     check_lost(&job, "rank 1 sent and received 20 messages, and its schedules have 21");
     oracle_job_close(&job);
 }
+
+/* Leaves out the last event of that kind of the rank: in its place it came to its end, as all do.
+ */
+static void leave_out(struct oracle_job *job, uint32_t rank, enum ddp_event event)
+{
+    size_t at = job->trace.event_count;
+
+    for (size_t i = 0; i < job->trace.event_count; i++) {
+        const struct harness_trace_event *one = &job->trace.events[i];
+
+        at = one->rank == rank && one->entry.event == event ? i : at;
+    }
+    CT_REQUIRE(at < job->trace.event_count);
+    job->trace.events[at].entry.event = DDP_EVENT_PHASE;
+    job->trace.events[at].entry.phase = DDP_PHASE_END;
+    memset(job->trace.events[at].entry.arg, 0, sizeof job->trace.events[at].entry.arg);
+    job->trace.events[at].entry.arg[0] = DDP_PHASE_END;
+}
+
+/* The rank waited for it until it was over, or left in good order: it hangs nowhere, and did not
+ * crash. */
+CT_TEST(oracle, lines_left_out_blame_nobody)
+{
+    static const struct {
+        enum ddp_event event;
+        const char *says;
+    } cases[] = {
+        {DDP_EVENT_COLL_DONE, "rank 1 waited for collective 11, which never completed"},
+        {DDP_EVENT_RANK_END, "rank 1 exited with code 0 and recorded no end"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct oracle_job job;
+
+        CT_REQUIRE(oracle_job_open(&job, false));
+        CT_REQUIRE(oracle_job_run(&job));
+        leave_out(&job, 1, cases[i].event);
+        check_lost(&job, cases[i].says);
+        CT_CHECK_EQ_U64(job.findings.count, 0);
+        oracle_job_close(&job);
+    }
+}
+
+/* The monitor says that a rank posted something else, and the rank recorded the planned operation.
+ */
+CT_TEST(oracle, a_diagnosis_that_the_record_contradicts_blames_nobody)
+{
+    struct oracle_job job;
+    struct harness_finding finding;
+    const struct harness_op *planned;
+
+    CT_REQUIRE(oracle_job_open(&job, false));
+    CT_REQUIRE(oracle_job_run(&job));
+    CT_REQUIRE(job.program.op_count > 1);
+    planned = &job.program.ops[1];
+    harness_finding_init(&finding, job.mem, HARNESS_VERDICT_MISMATCH_OP, HARNESS_ORACLE_MONITOR,
+                         HARNESS_MODE_PROVABLE);
+    harness_rank_set_add(&finding.culprits, 1);
+    finding.op = (struct harness_finding_op){
+        true, planned->seq, planned->kind, planned->role, -1, planned->elem_count, planned->index};
+    harness_findings_init(&job.findings, job.mem);
+    harness_findings_add(&job.findings, &finding);
+    CT_REQUIRE(harness_oracle_check_all(&job.input, &job.findings, NULL, NULL) == DDP_OK);
+    CT_CHECK_EQ_U64(job.findings.count, 0);
+    CT_CHECK(job.findings.is_evidence_lost);
+    CT_CHECK(strstr(job.findings.lost_text, "a diagnosis names collective") != NULL);
+    oracle_job_close(&job);
+}
