@@ -289,7 +289,7 @@ static bool is_moved(const struct harness_emulation *e, const struct ddp_event_o
            op->kind == DDP_COLL_ALL_REDUCE && op->role == DDP_ROLE_BUCKET;
 }
 
-/* Every collective that went by a schedule left it. */
+/* Every collective that went by a schedule of the job's world left it. */
 static void check_schedules(const struct harness_emulation *e, uint32_t rank,
                             struct harness_gap *out)
 {
@@ -299,7 +299,7 @@ static void check_schedules(const struct harness_emulation *e, uint32_t rank,
 
     if ((e->input->plan->job.collective.engine != HARNESS_ENGINE_SCHEDULE &&
          e->input->plan->job.collective.engine != HARNESS_ENGINE_OPAQUE) ||
-        e->input->run_dir == NULL) {
+        e->input->run_dir == NULL || harness_index_is_apart(&e->index, rank, e->world)) {
         return;
     }
     for (size_t i = 0; i < count && !out->is_set; i++) {

@@ -393,6 +393,7 @@ static const struct {
     {KIND_IDENTITY, KIND_HELD, is_of_that_rank, "that rank could not come"},
     {KIND_IDENTITY, KIND_WAIT, is_ungrouped, "the group never formed"},
     {KIND_IDENTITY, KIND_FAILURE, is_of_that_rank, "that rank could not come"},
+    {KIND_IDENTITY, KIND_VALUE, harness_value_is_apart, "that rank trains by itself"},
     {KIND_IDENTITY, KIND_FAILURE, is_second_host, "that one hosts the store in its place"},
     {KIND_DEATH, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_DEATH, KIND_FAILURE, is_failed_by, "it failed in a collective with that rank"},

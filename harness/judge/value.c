@@ -111,24 +111,24 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
              harness_path_is_unreduced(paths, b) || harness_value_is_hook_behind(paths, a, b)));
 }
 
-/* The rank recorded that of a message in another one's place, which came from `from`. */
-static bool is_met_from(const struct harness_paths *paths, uint32_t rank, uint32_t from,
+/* The receiver recorded that of a message in another one's place, which came from the sender. */
+static bool is_met_from(const struct harness_paths *paths, uint32_t receiver, uint32_t sender,
                         enum ddp_event event)
 {
     size_t count = 0;
     const struct harness_trace_event *const *list =
-        rank < paths->index.world_size /* 0 without a trace */
-            ? harness_index_list(&paths->index, rank, event, &count)
+        receiver < paths->index.world_size /* 0 without a trace */
+            ? harness_index_list(&paths->index, receiver, event, &count)
             : NULL;
 
-    return count > 0 && list[0]->entry.arg[1] == from;
+    return count > 0 && list[0]->entry.arg[1] == sender;
 }
 
 /* Messages between the two say that the first went on, and the second did not. */
-static bool is_gone_on_from(const struct harness_paths *paths, uint32_t rank, uint32_t other)
+static bool is_gone_on_from(const struct harness_paths *paths, uint32_t ahead, uint32_t behind)
 {
-    return is_met_from(paths, other, rank, DDP_EVENT_MESSAGE_AHEAD) ||
-           is_met_from(paths, rank, other, DDP_EVENT_MESSAGE_BEHIND);
+    return is_met_from(paths, behind, ahead, DDP_EVENT_MESSAGE_AHEAD) ||
+           is_met_from(paths, ahead, behind, DDP_EVENT_MESSAGE_BEHIND);
 }
 
 /* Each rank that b blames was left behind by one that a blames, and not the other way round. */
@@ -138,14 +138,14 @@ static bool is_left_behind(const struct harness_paths *paths, const struct harne
     bool is_so = !harness_path_is_common(a, b);
 
     for (uint32_t i = 0; is_so && i < harness_rank_set_count(&b->culprits); i++) {
-        const uint32_t rank = harness_rank_set_at(&b->culprits, i);
+        const uint32_t left = harness_rank_set_at(&b->culprits, i);
         bool is_by_one = false;
 
         for (uint32_t k = 0; is_so && k < harness_rank_set_count(&a->culprits); k++) {
             const uint32_t other = harness_rank_set_at(&a->culprits, k);
 
-            is_by_one = is_by_one || is_gone_on_from(paths, other, rank);
-            is_so = !is_gone_on_from(paths, rank, other);
+            is_by_one = is_by_one || is_gone_on_from(paths, other, left);
+            is_so = !is_gone_on_from(paths, left, other);
         }
         is_so = is_so && is_by_one;
     }
@@ -401,4 +401,12 @@ bool harness_value_is_configured_so(const struct harness_paths *paths,
         }
     }
     return true;
+}
+
+bool harness_value_is_apart(const struct harness_paths *paths, const struct harness_finding *a,
+                            const struct harness_finding *b)
+{
+    return harness_path_is_of(b, a) &&
+           harness_index_is_apart(&paths->index, harness_rank_set_at(&a->culprits, 0),
+                                  paths->plan->job.ranks);
 }

@@ -48,6 +48,10 @@ bool harness_value_is_configured_so(const struct harness_paths *paths,
 bool harness_value_is_forbidden_so(const struct harness_paths *paths,
                                    const struct harness_finding *a,
                                    const struct harness_finding *b);
+/* a: that a rank was told of a world of another size: b is what it computed in a group of its own.
+ */
+bool harness_value_is_apart(const struct harness_paths *paths, const struct harness_finding *a,
+                            const struct harness_finding *b);
 bool harness_value_is_misread(const struct harness_paths *paths, const struct harness_finding *a,
                               const struct harness_finding *b);
 

@@ -109,7 +109,7 @@ static bool is_completed(const struct harness_emulation *e, const struct harness
         const struct harness_trace_event *const *list =
             harness_index_list(&e->index, r, DDP_EVENT_COLL_DONE, &count);
 
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < count && !harness_index_is_apart(&e->index, r, e->world); i++) {
             struct ddp_event_op op = ddp_event_op_unpack(list[i]->entry.arg[1]);
 
             if (op.role == DDP_ROLE_BUCKET && op.index == sum->bucket &&
@@ -281,6 +281,7 @@ struct posts {
 static bool is_counted(const struct posts *posts, const struct harness_trace_event *event)
 {
     return event->entry.arg[0] < posts->seq_end &&
+           !harness_index_is_apart(&posts->e->index, event->rank, posts->e->world) &&
            ddp_event_op_unpack(event->entry.arg[1]).role != DDP_ROLE_PROBE;
 }
 

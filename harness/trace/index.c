@@ -184,3 +184,12 @@ bool harness_index_is_ended_ok(const struct harness_index *index, uint32_t rank)
 
     return end != NULL && harness_index_status(end->entry.arg[0]) == DDP_OK;
 }
+
+bool harness_index_is_apart(const struct harness_index *index, uint32_t rank, uint32_t world)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *told =
+        harness_index_list(index, rank, DDP_EVENT_RANK_TOLD, &count);
+
+    return count > 0 && told[0]->entry.arg[1] != world;
+}

@@ -42,6 +42,8 @@ const struct harness_trace_event *harness_index_end(const struct harness_index *
 ddp_status harness_index_status(uint64_t word);
 /* The rank recorded its end, with status OK. */
 bool harness_index_is_ended_ok(const struct harness_index *index, uint32_t rank);
+/* The rank was told that its world has another size than `world`: it is in a group of its own. */
+bool harness_index_is_apart(const struct harness_index *index, uint32_t rank, uint32_t world);
 
 #ifdef __cplusplus
 }
