@@ -1,10 +1,5 @@
 /* Purpose: what a tensor is that is not the expected one, as parts of its values are known: what
- * was there before, what it was scaled from, what it was summed from. Idea: for a wrong sum the
- * order of summing is run again with one rank left out, or counted twice, and must give the very
- * bits seen. */
-#include <stdio.h>
-#include <string.h>
-
+ * was there before, what it was scaled from. */
 #include "harness/emulation/describing.h"
 #include "harness/sums/arith.h"
 
@@ -144,178 +139,19 @@ ddp_status harness_describe_input(struct harness_emulation *e, uint32_t rank, si
     return status;
 }
 
-/* --- sums ------------------------------------------------------------------------------------- */
-
-/* Inputs of a sum that is run again, and its outputs: [2 * world] tensors of the bucket's type. */
-struct rerun {
-    struct harness_emulation *e;
-    const struct harness_layout_item *item;
-    char *block;
-    void **pointers;
-    float *sum;
-    const float **inputs; /* [world] as fp32 */
-};
-
-static ddp_status open_rerun(struct rerun *rerun, struct harness_emulation *e, size_t b)
-{
-    struct ddp_mem *mem = e->mem;
-    uint32_t world = e->world;
-
-    *rerun = (struct rerun){.e = e, .item = &e->buckets.items[b]};
-    rerun->block = ddp_mem_array(mem, 2 * (size_t)world, rerun->item->size_bytes);
-    rerun->pointers = ddp_mem_array(mem, 2 * (size_t)world, sizeof(*rerun->pointers));
-    rerun->sum = ddp_mem_array(mem, rerun->item->elem_count, sizeof(float));
-    rerun->inputs = ddp_mem_array(mem, world, sizeof(*rerun->inputs));
-    if (rerun->block == NULL || rerun->pointers == NULL || rerun->sum == NULL ||
-        rerun->inputs == NULL) {
-        return DDP_E_NOMEM;
-    }
-    for (uint32_t r = 0; r < 2 * world; r++) {
-        rerun->pointers[r] = rerun->block + r * rerun->item->size_bytes;
-    }
-    for (uint32_t r = 0; r < world; r++) {
-        struct harness_tensor input = harness_layout_at(&e->buckets, e->now.bucket_in, r, b);
-        float *decoded = NULL;
-
-        DDP_TRY(harness_describing_decode(e, &input, &decoded));
-        rerun->inputs[r] = decoded;
-    }
-    return DDP_OK;
-}
-
-static void close_rerun(struct rerun *rerun)
-{
-    struct ddp_mem *mem = rerun->e->mem;
-
-    for (uint32_t r = 0; rerun->inputs != NULL && r < rerun->e->world; r++) {
-        ddp_mem_free(mem, (void *)(uintptr_t)rerun->inputs[r]);
-    }
-    ddp_mem_free(mem, rerun->inputs);
-    ddp_mem_free(mem, rerun->sum);
-    ddp_mem_free(mem, rerun->pointers);
-    ddp_mem_free(mem, rerun->block);
-}
-
-/* Run the sum with one rank's input times factor, as `seen_by` then has it. */
-static bool run_again(const struct rerun *rerun, uint32_t rank, float factor, uint32_t seen_by)
-{
-    const struct harness_layout_item *item = rerun->item;
-    uint32_t world = rerun->e->world;
-
-    for (uint32_t r = 0; r < world; r++) {
-        if (harness_arith_scale(rerun->pointers[r], item->dtype, rerun->inputs[r], DDP_DTYPE_F32,
-                                item->elem_count, r == rank ? factor : 1.0f) != DDP_OK) {
-            return false;
-        }
-    }
-    return harness_emulation_sum(rerun->e, item->dtype, item->elem_count, rerun->pointers,
-                                 rerun->pointers + world, NULL, 0) == DDP_OK &&
-           harness_arith_scale(rerun->sum, DDP_DTYPE_F32, rerun->pointers[world + seen_by],
-                               item->dtype, item->elem_count, 1.0f) == DDP_OK;
-}
-
-/* Where the sum that was seen is not the expected one, it is this one; the first and the last such
- * element. */
-static bool is_where_different(const struct harness_describing *view, const float *sum,
-                               size_t *out_first, size_t *out_last)
-{
-    bool is_any = false;
-
-    for (size_t i = 0; i < view->elem_count; i++) {
-        uint32_t got = harness_residual_bits(view->got[i]);
-
-        if (got == harness_residual_bits(view->expected[i])) {
-            continue;
-        }
-        if (got != harness_residual_bits(sum[i])) {
-            return false;
-        }
-        *out_first = is_any ? *out_first : i;
-        *out_last = i;
-        is_any = true;
-    }
-    return is_any;
-}
-
-static void name_sum(struct harness_describing *view, enum harness_share share, uint32_t rank,
-                     size_t first, size_t last)
-{
-    static const char *const words[] = {[HARNESS_SHARE_NOTHING] = "not at all",
-                                        [HARNESS_SHARE_ALL] = "alone",
-                                        [HARNESS_SHARE_TWICE] = "twice"};
-    struct harness_description *out = view->out;
-    char where[96] = "";
-
-    if (last - first + 1 < view->elem_count) {
-        (void)snprintf(where, sizeof(where), ", in elements %zu to %zu of the bucket", first, last);
-    }
-    out->verdict = out->residual.verdict = share == HARNESS_SHARE_TWICE
-                                               ? HARNESS_VERDICT_VALUE_DUPLICATED
-                                               : HARNESS_VERDICT_VALUE_LOST;
-    out->share = share;
-    out->share_rank = rank;
-    out->residual.bit = -1;
-    (void)snprintf((char *)(uintptr_t)out->text, HARNESS_DESCRIBING_TEXT_BYTES,
-                   "the sum holds the contribution of rank %u %s%s", rank, words[share], where);
-}
-
-/* Another order; or, where the sum is not the expected one, a rank that was left out or counted
- * twice, or all but one left out. What is within rounding everywhere lacks nobody. */
-static void explain_sum(struct harness_describing *view, const struct rerun *rerun,
-                        uint32_t seen_by)
-{
-    uint32_t world = view->e->world;
-    size_t first = 0;
-    size_t last = 0;
-
-    if (harness_residual_is_reordered(rerun->inputs, world, view->expected, view->got,
-                                      view->elem_count)) {
-        view->out->verdict = HARNESS_VERDICT_VALUE_REORDERED;
-        (void)snprintf((char *)(uintptr_t)view->out->text, HARNESS_DESCRIBING_TEXT_BYTES,
-                       "the sum holds every contribution, added in another order than was "
-                       "declared or measured");
-        return;
-    }
-    for (uint32_t r = 0; r < world; r++) {
-        if (run_again(rerun, r, 0.0f, seen_by) &&
-            is_where_different(view, rerun->sum, &first, &last)) {
-            name_sum(view, HARNESS_SHARE_NOTHING, r, first, last);
-            return;
-        }
-    }
-    for (uint32_t r = 0; r < world; r++) {
-        if (is_where_different(view, rerun->inputs[r], &first, &last)) {
-            name_sum(view, HARNESS_SHARE_ALL, r, first, last);
-            return;
-        }
-    }
-    for (uint32_t r = 0; r < world; r++) {
-        if (run_again(rerun, r, 2.0f, seen_by) &&
-            is_where_different(view, rerun->sum, &first, &last)) {
-            name_sum(view, HARNESS_SHARE_TWICE, r, first, last);
-            return;
-        }
-    }
-}
-
 ddp_status harness_describe_output(struct harness_emulation *e, uint32_t rank, size_t b,
                                    const void *got, struct harness_description *out)
 {
     struct harness_tensor expected = harness_layout_at(&e->buckets, e->now.bucket_out, rank, b);
     struct harness_describing view = {.e = e, .out = out, .scale = 1.0f};
-    struct rerun rerun = {.e = e};
     ddp_status status = open_bucket(&view, e, b, &expected, got);
 
     if (status == DDP_OK) {
         harness_describing_run(&view, 0, "");
         if (out->verdict == HARNESS_VERDICT_VALUE_CORRUPTED && out->text != NULL) {
-            status = open_rerun(&rerun, e, b);
+            status = harness_describing_explain_sum(&view, rank, b);
         }
     }
-    if (status == DDP_OK && rerun.inputs != NULL) {
-        explain_sum(&view, &rerun, rank);
-    }
-    close_rerun(&rerun);
     harness_describing_release(&view);
     return status;
 }

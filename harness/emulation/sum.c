@@ -2,7 +2,7 @@
  * Idea: a measured tree comes first, because it was observed; else the dumped schedule is run. */
 #include <stdio.h>
 
-#include "harness/emulation/internal.h"
+#include "harness/emulation/describing.h"
 
 bool harness_emulation_is_scaled_before(const struct harness_emulation *e)
 {
@@ -11,11 +11,10 @@ bool harness_emulation_is_scaled_before(const struct harness_emulation *e)
     return job->hook != HARNESS_HOOK_NONE || job->gradient_scale == HARNESS_GRADIENT_SCALE_PRE;
 }
 
-ddp_status harness_emulation_sum(const struct harness_emulation *e, enum ddp_dtype dtype,
-                                 size_t elem_count, void *const *input, void *const *output,
-                                 char *why, size_t why_bytes)
+/* The dumped schedules of such a sum; NULL: there are none. */
+static struct harness_schedule_set *find_set(const struct harness_emulation *e,
+                                             enum ddp_dtype dtype, size_t elem_count)
 {
-    const struct harness_tree_map *tree = harness_trees_find(&e->trees, elem_count, dtype, false);
     const char *algorithm = harness_plan_algorithm(e->input->plan);
     struct harness_schedule_set *set = harness_schedules_find(
         &e->schedules, e->world, DDP_COLL_ALL_REDUCE, algorithm, elem_count, dtype, 0);
@@ -24,11 +23,25 @@ ddp_status harness_emulation_sum(const struct harness_emulation *e, enum ddp_dty
         set = harness_schedules_find(&e->first_schedules, e->world, DDP_COLL_ALL_REDUCE, algorithm,
                                      elem_count, dtype, 0);
     }
+    return set;
+}
+
+static bool is_complete(const struct harness_emulation *e, const struct harness_schedule_set *set)
+{
+    return set != NULL && set->is_ordered && set->size == e->world;
+}
+
+ddp_status harness_emulation_sum(const struct harness_emulation *e, enum ddp_dtype dtype,
+                                 size_t elem_count, void *const *input, void *const *output,
+                                 char *why, size_t why_bytes)
+{
+    const struct harness_tree_map *tree = harness_trees_find(&e->trees, elem_count, dtype, false);
+    struct harness_schedule_set *set = find_set(e, dtype, elem_count);
 
     if (tree != NULL && harness_tree_is_known(tree, why, why_bytes)) {
         return harness_tree_run(tree, input, output);
     }
-    if (set != NULL && set->is_ordered && set->size == e->world) {
+    if (is_complete(e, set)) {
         const ddp_status status = harness_schedule_set_run(set, input, output);
 
         /* Ranks send and take other lengths: the schedule oracle says so. */
@@ -44,6 +57,52 @@ ddp_status harness_emulation_sum(const struct harness_emulation *e, enum ddp_dty
         (void)snprintf(why, why_bytes, "no complete schedule of it was left");
     }
     return DDP_E_NOT_FOUND;
+}
+
+/* --- one element ------------------------------------------------------------------------------ */
+
+ddp_status harness_sum_order_open(const struct harness_emulation *e, enum ddp_dtype dtype,
+                                  size_t elem_count, struct harness_sum_order *out)
+{
+    const struct harness_tree_map *tree = harness_trees_find(&e->trees, elem_count, dtype, false);
+    const struct harness_schedule_set *set = find_set(e, dtype, elem_count);
+    ddp_status status;
+
+    *out = (struct harness_sum_order){NULL};
+    if (tree != NULL && harness_tree_is_known(tree, NULL, 0)) {
+        out->tree = tree;
+        return DDP_OK;
+    }
+    if (!is_complete(e, set)) {
+        return DDP_OK;
+    }
+    out->set = set;
+    status = harness_schedule_sums_make(set, e->mem, &out->sums);
+    if (status == DDP_E_INVALID) { /* as above: it has no order */
+        harness_sum_order_close(out);
+        return DDP_OK;
+    }
+    return status;
+}
+
+void harness_sum_order_close(struct harness_sum_order *order)
+{
+    if (order->set != NULL) {
+        harness_schedule_sums_fini(&order->sums, order->set);
+    }
+    *order = (struct harness_sum_order){NULL};
+}
+
+ddp_status harness_sum_order_apply(const struct harness_sum_order *order, uint32_t rank,
+                                   size_t elem, void *const *input, size_t value_count,
+                                   void *output)
+{
+    if (order->tree != NULL) {
+        return harness_tree_apply(order->tree, elem, input, value_count, output);
+    }
+    return order->set == NULL
+               ? DDP_E_NOT_FOUND
+               : harness_schedule_sums_apply(&order->sums, rank, elem, input, value_count, output);
 }
 
 /* --- in the middle of a step ------------------------------------------------------------------ */

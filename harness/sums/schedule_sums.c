@@ -204,7 +204,9 @@ static ddp_status run_event(struct harness_schedule_sums *sums,
     enum ddp_dtype dtype = set->member[event->rank]->buffer_dtype[step->dst.buffer];
     uint32_t last_operand = HARNESS_SUM_NONE; /* of the element before */
 
-    DDP_ASSERT(source->elem_count == step->dst.elem_count);
+    if (source->elem_count != step->dst.elem_count) {
+        return DDP_E_INVALID;
+    }
     for (size_t i = 0; i < source->elem_count; i++) {
         if (step->kind == HARNESS_STEP_RECV_REDUCE || step->kind == HARNESS_STEP_REDUCE) {
             uint32_t operand = written[i];

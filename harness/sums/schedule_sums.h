@@ -32,8 +32,8 @@ struct harness_schedule_sums {
     uint32_t ***value; /* [rank][buffer][element]: a node, or NONE: nobody wrote it */
 };
 
-/* Runs an ordered set whose messages agree in length (it was proved). out is to be released with
- * _fini, also after an error. Errors: E_STATE (not ordered), E_NOMEM. */
+/* Runs an ordered set. out is to be released with _fini, also after an error. Errors: E_STATE (not
+ * ordered), E_INVALID (a message of another length than is taken), E_NOMEM. */
 DDP_MUST_USE ddp_status harness_schedule_sums_make(const struct harness_schedule_set *set,
                                                    struct ddp_mem *mem,
                                                    struct harness_schedule_sums *out);
@@ -54,6 +54,11 @@ DDP_MUST_USE ddp_status harness_schedule_sums_print(const struct harness_schedul
 DDP_MUST_USE ddp_status harness_schedule_sums_predict(const struct harness_schedule_sums *sums,
                                                       uint32_t rank, void *const *input,
                                                       void *output);
+/* Add values in the tree of one element of a rank's output: input holds value_count values of each
+ * rank, output as many sums. Errors: E_NOT_FOUND (nobody wrote the element), as above. */
+DDP_MUST_USE ddp_status harness_schedule_sums_apply(const struct harness_schedule_sums *sums,
+                                                    uint32_t rank, size_t elem, void *const *input,
+                                                    size_t value_count, void *output);
 /* The most that an element of any rank's output may be wrong by, as a part of the sum of its
  * contributions' magnitudes: (1 + u)^n - 1 for n roundings in a row to a type with the unit
  * roundoff u, if none overflows and none is rounded to less than the smallest normal number. */

@@ -94,6 +94,32 @@ static ddp_status run_tree(struct evaluation *run, uint32_t root, void *output)
     return status;
 }
 
+static ddp_status open_evaluation(struct evaluation *run)
+{
+    const struct harness_schedule_sums *sums = run->sums;
+
+    run->value = ddp_mem_array(sums->mem, sums->node_count, sizeof(*run->value));
+    run->is_needed = ddp_mem_array(sums->mem, sums->node_count, sizeof(*run->is_needed));
+    return run->value != NULL && run->is_needed != NULL ? DDP_OK : DDP_E_NOMEM;
+}
+
+static void close_evaluation(struct evaluation *run)
+{
+    ddp_mem_free(run->sums->mem, run->value);
+    ddp_mem_free(run->sums->mem, run->is_needed);
+}
+
+/* The tree of an element of a rank's output; NONE: nobody wrote it, or in another type (it was not
+ * proved). */
+static uint32_t root_of(const struct harness_schedule_sums *sums, uint32_t rank, size_t elem)
+{
+    uint32_t root = harness_schedule_sums_at(sums, rank, elem);
+
+    return root == HARNESS_SUM_NONE || sums->nodes[root].dtype != sums->set->member[rank]->dtype
+               ? HARNESS_SUM_NONE
+               : root;
+}
+
 ddp_status harness_schedule_sums_predict(const struct harness_schedule_sums *sums, uint32_t rank,
                                          void *const *input, void *output)
 {
@@ -101,20 +127,15 @@ ddp_status harness_schedule_sums_predict(const struct harness_schedule_sums *sum
     struct harness_span span = harness_schedule_output(member);
     size_t own = member->kind == DDP_COLL_REDUCE_SCATTER ? rank * member->elem_count : 0;
     struct evaluation run = {.sums = sums, .input = input};
-    ddp_status status = DDP_E_NOMEM;
+    ddp_status status = open_evaluation(&run);
 
     DDP_ASSERT(ddp_coll_kind_is_sum(member->kind));
-    run.value = ddp_mem_array(sums->mem, sums->node_count, sizeof(*run.value));
-    run.is_needed = ddp_mem_array(sums->mem, sums->node_count, sizeof(*run.is_needed));
-    if (run.value != NULL && run.is_needed != NULL) {
-        status = DDP_OK;
-    }
     for (size_t first = 0; status == DDP_OK && first < span.elem_count;) {
-        uint32_t root = harness_schedule_sums_at(sums, rank, first);
+        uint32_t root = root_of(sums, rank, first);
         size_t end = first + 1;
 
-        if (root == HARNESS_SUM_NONE || sums->nodes[root].dtype != member->dtype) {
-            status = DDP_E_INVALID; /* it was not proved */
+        if (root == HARNESS_SUM_NONE) {
+            status = DDP_E_INVALID;
             break;
         }
         while (end < span.elem_count && harness_schedule_sums_at(sums, rank, end) == root) {
@@ -125,8 +146,26 @@ ddp_status harness_schedule_sums_predict(const struct harness_schedule_sums *sum
         status = run_tree(&run, root, (char *)output + first * ddp_dtype_size_bytes(member->dtype));
         first = end;
     }
-    ddp_mem_free(sums->mem, run.value);
-    ddp_mem_free(sums->mem, run.is_needed);
+    close_evaluation(&run);
+    return status;
+}
+
+ddp_status harness_schedule_sums_apply(const struct harness_schedule_sums *sums, uint32_t rank,
+                                       size_t elem, void *const *input, size_t value_count,
+                                       void *output)
+{
+    struct evaluation run = {.sums = sums, .input = input, .elem_count = value_count};
+    uint32_t root = root_of(sums, rank, elem);
+    ddp_status status;
+
+    if (root == HARNESS_SUM_NONE) {
+        return DDP_E_NOT_FOUND;
+    }
+    status = open_evaluation(&run);
+    if (status == DDP_OK) {
+        status = run_tree(&run, root, output);
+    }
+    close_evaluation(&run);
     return status;
 }
 

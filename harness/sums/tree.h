@@ -66,6 +66,9 @@ DDP_MUST_USE ddp_status harness_tree_parse(struct ddp_mem *mem, const char *text
 void harness_tree_fini(struct harness_tree_map *map);
 /* Whether every bit of a sum follows from it. If not, `why` (may be NULL) says what is missing. */
 bool harness_tree_is_known(const struct harness_tree_map *map, char *why, size_t why_bytes);
+/* The range of a measured map that holds an element. */
+const struct harness_tree_range *harness_tree_range_at(const struct harness_tree_map *map,
+                                                       size_t elem);
 /* The first element for which two measured maps differ; elem_count if they are equal. */
 size_t harness_tree_compare(const struct harness_tree_map *a, const struct harness_tree_map *b);
 /* The tree of one element as text, "((0 1) 2)"; cut off if it does not fit. */
@@ -76,6 +79,10 @@ void harness_tree_print(const struct harness_tree_map *map, size_t elem, char *o
  * memory, outputs apart from inputs. Errors: E_STATE (not known), E_NOMEM. */
 DDP_MUST_USE ddp_status harness_tree_run(const struct harness_tree_map *map, void *const *input,
                                          void *const *output);
+/* Add values in the tree of one element: input holds value_count values of each member, output as
+ * many sums. Errors: as above. */
+DDP_MUST_USE ddp_status harness_tree_apply(const struct harness_tree_map *map, size_t elem,
+                                           void *const *input, size_t value_count, void *output);
 
 /* Every file of a run. */
 struct harness_trees {

@@ -168,6 +168,20 @@ static void run_block(const struct harness_tree_map *map, const struct harness_t
     DDP_ASSERT(depth == 1);
 }
 
+/* Elements [first, end) of the inputs, added in the trees of a range. */
+static void run_range(const struct harness_tree_map *map, const struct harness_tree_range *range,
+                      size_t first, size_t end, void *const *input, void *output, column *stack)
+{
+    for (; first < end; first += BLOCK) {
+        size_t count = end - first < BLOCK ? end - first : BLOCK;
+
+        run_block(map, range, first, count, input, stack);
+        for (size_t k = 0; k < count; k++) {
+            store(map->dtype, output, first + k, stack[0][k]);
+        }
+    }
+}
+
 ddp_status harness_tree_run(const struct harness_tree_map *map, void *const *input,
                             void *const *output)
 {
@@ -183,20 +197,30 @@ ddp_status harness_tree_run(const struct harness_tree_map *map, void *const *inp
     }
     for (size_t r = 0; r < map->range_count; r++) {
         const struct harness_tree_range *range = &map->ranges[r];
-        size_t end = range->first + range->elem_count;
 
-        for (size_t first = range->first; first < end; first += BLOCK) {
-            size_t count = end - first < BLOCK ? end - first : BLOCK;
-
-            run_block(map, range, first, count, input, stack);
-            for (size_t k = 0; k < count; k++) {
-                store(map->dtype, output[0], first + k, stack[0][k]);
-            }
-        }
+        run_range(map, range, range->first, range->first + range->elem_count, input, output[0],
+                  stack);
     }
     ddp_mem_free(map->mem, stack);
     for (uint32_t r = 1; r < map->member_count; r++) {
         memcpy(output[r], output[0], size_bytes);
     }
+    return DDP_OK;
+}
+
+ddp_status harness_tree_apply(const struct harness_tree_map *map, size_t elem, void *const *input,
+                              size_t value_count, void *output)
+{
+    column *stack;
+
+    if (!harness_tree_is_known(map, NULL, 0)) {
+        return DDP_E_STATE;
+    }
+    stack = ddp_mem_array(map->mem, map->member_count, sizeof(*stack));
+    if (stack == NULL) {
+        return DDP_E_NOMEM;
+    }
+    run_range(map, harness_tree_range_at(map, elem), 0, value_count, input, output, stack);
+    ddp_mem_free(map->mem, stack);
     return DDP_OK;
 }

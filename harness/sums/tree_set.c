@@ -43,7 +43,8 @@ bool harness_tree_is_known(const struct harness_tree_map *map, char *why, size_t
     return true;
 }
 
-static const struct harness_tree_range *range_at(const struct harness_tree_map *map, size_t elem)
+const struct harness_tree_range *harness_tree_range_at(const struct harness_tree_map *map,
+                                                       size_t elem)
 {
     size_t low = 0;
     size_t high = map->range_count;
@@ -80,8 +81,8 @@ size_t harness_tree_compare(const struct harness_tree_map *a, const struct harne
 
     DDP_ASSERT(a->elem_count == b->elem_count && a->dtype == b->dtype);
     while (elem < a->elem_count) {
-        const struct harness_tree_range *range_a = range_at(a, elem);
-        const struct harness_tree_range *range_b = range_at(b, elem);
+        const struct harness_tree_range *range_a = harness_tree_range_at(a, elem);
+        const struct harness_tree_range *range_b = harness_tree_range_at(b, elem);
 
         if (!is_same_tree(a, range_a, b, range_b)) {
             return elem;
@@ -113,7 +114,7 @@ void harness_tree_print(const struct harness_tree_map *map, size_t elem, char *o
                         size_t size_bytes)
 {
     static const char brackets[] = "()[]{}";
-    const struct harness_tree_range *range = range_at(map, elem);
+    const struct harness_tree_range *range = harness_tree_range_at(map, elem);
     const struct harness_tree_op *ops = &map->ops[range->op_first];
     uint32_t opens[2 * HARNESS_TREE_MEMBERS_MAX];
     size_t used = 0;

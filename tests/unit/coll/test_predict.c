@@ -69,6 +69,27 @@ static void run(const struct ddp_algorithm *algorithm, const struct harness_coll
     coll_world_close(&world);
 }
 
+/* An element by itself: its values lie twice in a row, at other places than in the inputs. */
+static void apply_one(const struct harness_schedule_sums *sums, uint32_t rank, size_t elem,
+                      size_t at, const struct buffers *buffers, size_t elem_bytes)
+{
+    const char *expected = (const char *)buffers->output[rank] + elem * elem_bytes;
+    char values[WORLD_MAX][2 * sizeof(float)];
+    char sum[2 * sizeof(float)];
+    void *input[WORLD_MAX];
+
+    for (uint32_t r = 0; r < sums->size; r++) {
+        const char *value = (const char *)buffers->input[r] + at * elem_bytes;
+
+        memcpy(values[r], value, elem_bytes);
+        memcpy(values[r] + elem_bytes, value, elem_bytes);
+        input[r] = values[r];
+    }
+    CT_REQUIRE_OK(harness_schedule_sums_apply(sums, rank, elem, input, 2, sum));
+    CT_CHECK_BYTES(sum, expected, elem_bytes);
+    CT_CHECK_BYTES(sum + elem_bytes, expected, elem_bytes);
+}
+
 static void compare(const struct ddp_algorithm *algorithm, const struct harness_coll_case *test,
                     const struct harness_schedule_set *set, struct buffers *buffers)
 {
@@ -87,6 +108,11 @@ static void compare(const struct ddp_algorithm *algorithm, const struct harness_
         if (memcmp(buffers->predicted, buffers->output[rank], count * elem_bytes) != 0) {
             CT_FAIL("%s, %u ranks, %s: rank %u computes other bits than its trees", algorithm->name,
                     test->world, ddp_dtype_name(test->dtype), rank);
+        }
+        for (size_t i = 0; i < count; i++) {
+            size_t at = algorithm->kind == DDP_COLL_REDUCE_SCATTER ? rank * count + i : i;
+
+            apply_one(&sums, rank, i, at, buffers, elem_bytes);
         }
         compared += count;
     }

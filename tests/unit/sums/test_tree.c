@@ -234,6 +234,40 @@ CT_TEST(tree, half_sums_are_rounded_as_written)
     }
 }
 
+/* Many values of one element are added in its tree, not in that of the places where they lie: in
+ * the first tree 2^24 + 1 + 1 is 2^24. */
+CT_TEST(tree, values_are_added_as_an_element_is)
+{
+    enum { VALUES = 300 };
+    static const char text[] =
+        "ddprove tree 1\nkind all_reduce\nredop sum\ndtype f32\nelem_count 8\nmembers 3\nround "
+        "first\nresult measured\n0 4 ((0 1) 2)\n4 4 (0 (1 2))\n";
+    static const char unknown[] =
+        "ddprove tree 1\nkind all_reduce\nredop sum\ndtype f32\nelem_count "
+        "8\nmembers 3\nround first\nresult measured\n0 8 {0 1 2}\n";
+    static float in[3][VALUES];
+    static float out[VALUES];
+    void *input[3] = {in[0], in[1], in[2]};
+    struct harness_tree_map map;
+    struct ddp_err err;
+
+    for (size_t i = 0; i < VALUES; i++) {
+        in[0][i] = 0x1p24f;
+        in[1][i] = in[2][i] = i % 2 == 0 ? 1.0f : 0.0f;
+    }
+    CT_REQUIRE_OK(parse(text, &map, &err));
+    for (size_t elem = 0; elem < 8; elem++) {
+        CT_CHECK_OK(harness_tree_apply(&map, elem, input, VALUES, out));
+        for (size_t i = 0; i < VALUES; i++) {
+            CT_CHECK(out[i] == 0x1p24f + (elem >= 4 && i % 2 == 0 ? 2.0f : 0.0f));
+        }
+    }
+    harness_tree_fini(&map);
+    CT_REQUIRE_OK(parse(unknown, &map, &err));
+    CT_CHECK_STATUS(harness_tree_apply(&map, 0, input, VALUES, out), DDP_E_STATE);
+    harness_tree_fini(&map);
+}
+
 /* The first element whose tree differs, across ranges that do not line up. */
 CT_TEST(tree, maps_are_compared_by_element)
 {
