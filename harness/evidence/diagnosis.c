@@ -69,12 +69,14 @@ static bool is_alone(const struct harness_emulation *e, uint32_t rank, uint64_t 
 }
 
 /* A rank that is said to have posted something else under that number recorded that it posted what
- * is planned, or nothing (where groups count together, it may have another number). */
+ * is planned, or nothing (where groups count together, it may have another number). Under join the
+ * program here is that of the batches which ranks took, and the monitor's that of the plan. */
 bool harness_evidence_is_refuted(const struct harness_emulation *e,
                                  const struct harness_finding *finding)
 {
     const uint64_t seq = finding->op.seq;
     const bool is_of_post = finding->oracle == HARNESS_ORACLE_MONITOR && seq != 0 &&
+                            !e->input->plan->job.join.is_set &&
                             finding->mode == HARNESS_MODE_PROVABLE &&
                             harness_verdict_family(finding->verdict) == HARNESS_FAMILY_MISMATCH;
 

@@ -44,7 +44,10 @@ static unsigned flags_of(const char *stat, char *letter)
 {
     const char *at = strrchr(stat, ')');
 
-    *letter = at != NULL && at[1] == ' ' ? at[2] : '?';
+    *letter = '?';
+    if (at != NULL && at[1] == ' ') {
+        *letter = at[2];
+    }
     for (int i = 0; i < FLAGS_PLACE && at != NULL; i++) {
         at = strchr(at + 1, ' ');
     }
