@@ -316,18 +316,27 @@ static bool is_drowned(const struct harness_draw_site *site)
                         fault->point == DDP_FAULT_POINT_BUCKET_UNFLATTEN)));
 }
 
-/* Gradients that lie in the bucket while its sum still runs may be anything, in this step and the
- * next: what else is wrong with them cannot be told from that. */
-static bool is_raced(const struct harness_draw_site *site)
+static bool is_unwaited(const struct harness_fault *fault)
 {
-    bool is_beside = false;
+    return fault->action.kind == HARNESS_ACTION_SKIP &&
+           fault->point == DDP_FAULT_POINT_COLLECTIVE_WAIT;
+}
 
-    for (const struct harness_fault *at = site->draw->plan->faults; at <= site->fault; at++) {
-        is_beside = is_beside || (at->action.kind == HARNESS_ACTION_SKIP &&
-                                  at->point == DDP_FAULT_POINT_COLLECTIVE_WAIT);
+/* A gradient that is used while its sum still runs may be anything. Where it lies in the bucket, so
+ * may the next one: what else is wrong with them cannot be told from that. Where it was copied, the
+ * rank goes on with what no replay meets again, and no later value is judged. */
+static bool is_raced(const struct harness_draw_site *site, enum harness_verdict verdict)
+{
+    const struct harness_plan *plan = site->draw->plan;
+    bool is_behind = false;
+
+    for (const struct harness_fault *at = plan->faults; at < site->fault; at++) {
+        is_behind = is_behind || is_unwaited(at);
     }
-    return is_beside && site->draw->plan->job.gradient_as_bucket_view &&
-           site->fault > site->draw->plan->faults;
+    if (plan->job.gradient_as_bucket_view) {
+        return is_behind || (is_unwaited(site->fault) && site->fault > plan->faults);
+    }
+    return is_behind && harness_verdict_family(verdict) == HARNESS_FAMILY_VALUE;
 }
 
 struct harness_trigger harness_draw_anywhere(void)
@@ -353,8 +362,8 @@ bool harness_draw_fault(struct harness_draw_site *site)
         fault->at = harness_draw_anywhere();
         fault->action.kind = draw_action(site);
         if (draw_point(site) && draw_trigger(site) && harness_draw_details(site) &&
-            !is_drowned(site) && !is_raced(site) &&
-            harness_model_answers(site->job, fault, answers) > 0) {
+            !is_drowned(site) && harness_model_answers(site->job, fault, answers) > 0 &&
+            !is_raced(site, answers[0].verdict)) {
             return true;
         }
     }
