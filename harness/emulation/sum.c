@@ -68,7 +68,7 @@ ddp_status harness_sum_order_open(const struct harness_emulation *e, enum ddp_dt
     const struct harness_schedule_set *set = find_set(e, dtype, elem_count);
     ddp_status status;
 
-    *out = (struct harness_sum_order){NULL};
+    *out = (struct harness_sum_order){.tree = NULL};
     if (tree != NULL && harness_tree_is_known(tree, NULL, 0)) {
         out->tree = tree;
         return DDP_OK;
@@ -90,7 +90,7 @@ void harness_sum_order_close(struct harness_sum_order *order)
     if (order->set != NULL) {
         harness_schedule_sums_fini(&order->sums, order->set);
     }
-    *order = (struct harness_sum_order){NULL};
+    *order = (struct harness_sum_order){.tree = NULL};
 }
 
 ddp_status harness_sum_order_apply(const struct harness_sum_order *order, uint32_t rank,
