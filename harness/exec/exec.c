@@ -278,12 +278,51 @@ static ddp_status step(struct exec_job *job)
     return DDP_OK;
 }
 
+/* The command has ended, and ranks that it started live on and have not said that they are done: it
+ * may have told them to end just now. */
+static bool has_outlived(const struct exec_job *job)
+{
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
+        if (job->ranks[r].pid_fd >= 0 && !job->watch->ranks[r].is_detached) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What is left was killed so long ago that the kernel may never end it. */
 static bool is_given_up(const struct exec_job *job)
 {
     const uint64_t now_ns = ddp_clock_now_ns(ddp_clock_monotonic());
 
     return now_ns >= job->end_ns && now_ns - job->end_ns >= HARNESS_ENDING_MAX_NS;
+}
+
+/* The command has ended, and ranks that it started may be about to show themselves. */
+static bool may_come(const struct exec_job *job)
+{
+    uint32_t come = 0;
+
+    for (uint32_t r = 0; r < job->watch->world_size; r++) {
+        come += job->watch->ranks[r].is_attached;
+    }
+    return job->config->ranks == 0 && come < job->config->world_size &&
+           kill(-job->children[0].started_pid, 0) == 0;
+}
+
+/* Ranks that have lost their launcher go on for a while. */
+static bool goes_on(struct exec_job *job)
+{
+    const uint64_t now_ns = ddp_clock_now_ns(ddp_clock_monotonic());
+
+    if (job->alive_count > 0) {
+        return !is_given_up(job);
+    }
+    if (job->end_ns != UINT64_MAX || !(has_outlived(job) || may_come(job))) {
+        return false;
+    }
+    job->alone_ns = job->alone_ns == UINT64_MAX ? now_ns : job->alone_ns;
+    return now_ns - job->alone_ns < grace_ns;
 }
 
 static void summarise(struct exec_job *job, struct harness_exec_result *out)
@@ -297,7 +336,7 @@ static void summarise(struct exec_job *job, struct harness_exec_result *out)
         worst = code > worst ? code : worst;
     }
     out->record.exit_code = worst;
-    out->record.is_ended = job->end_ns != UINT64_MAX;
+    out->record.is_ended = job->end_ns != UINT64_MAX || has_outlived(job);
     for (uint32_t r = 0; r < job->watch->world_size; r++) {
         out->seen_count += job->watch->ranks[r].is_attached;
         out->lost_comms += job->watch->ranks[r].lost_comms;
@@ -340,6 +379,7 @@ ddp_status harness_exec_run(const struct harness_exec_config *config,
                            .timer_fd = -1,
                            .port_fd = -1,
                            .linger_ns = UINT64_MAX,
+                           .alone_ns = UINT64_MAX,
                            .end_ns = UINT64_MAX};
     ddp_status status;
 
@@ -348,7 +388,7 @@ ddp_status harness_exec_run(const struct harness_exec_config *config,
     status = open_job(&job, err);
     status = status == DDP_OK ? harness_exec_guard_start(&job, err) : status;
     status = status == DDP_OK ? harness_exec_start(&job, err) : status;
-    while (status == DDP_OK && job.alive_count > 0 && !is_given_up(&job)) {
+    while (status == DDP_OK && goes_on(&job)) {
         status = step(&job);
     }
     if (status == DDP_OK && job.end_ns == UINT64_MAX) {

@@ -70,6 +70,7 @@ struct exec_job {
     bool has_end;               /* some rank has ended */
     uint64_t linger_ns; /* something is wrong: until then the others may come to where they wait;
                            UINT64_MAX: nothing is */
+    uint64_t alone_ns;  /* since when ranks live on without their launcher; UINT64_MAX: none does */
     uint64_t end_ns;    /* when what is left is killed; UINT64_MAX: it is not being ended */
     int interrupt;
 };

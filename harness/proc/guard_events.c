@@ -57,23 +57,18 @@ static bool is_ending(const struct harness_proc_mpirun *mpirun)
 }
 
 /* A rank ended. Of the first failure, mpirun learns at the end of this poll, when killed guards are
- * known too. Once mpirun ends the ranks, guards are kept: each end of a guard would shorten the
- * time that mpirun gives the others. A rank with MPI that ended well may not have called
- * MPI_Finalize, and mpirun would end the job for that: its guard is kept until all ranks have
- * ended. */
+ * known too. All other guards are kept until all ranks have ended: each end of a guard interrupts
+ * the second of sleep that mpirun gives the others before it sends SIGTERM, and a rank with MPI
+ * that ended well may not have called MPI_Finalize, for which mpirun would end the job. */
 static void note_end(struct harness_proc_job *job, uint32_t rank)
 {
     struct harness_proc_mpirun *mpirun = job->mpirun;
     const struct harness_proc_rank *self = &job->ranks[rank];
     bool is_failure = self->process.state != HARNESS_PROCESS_EXITED || self->process.code != 0;
 
-    if (!is_ending(mpirun)) {
-        mpirun->has_failure = is_failure && !self->is_ended_by_us;
-        if (mpirun->has_failure) {
-            mpirun->failed = &mpirun->guards[rank];
-        } else if (!harness_plan_may_use_mpi(job->config->plan)) {
-            harness_proc_mpirun_release(mpirun, rank);
-        }
+    if (!is_ending(mpirun) && is_failure && !self->is_ended_by_us) {
+        mpirun->has_failure = true;
+        mpirun->failed = &mpirun->guards[rank];
     }
 }
 

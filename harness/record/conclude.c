@@ -282,6 +282,28 @@ const char *harness_watch_record_unable(const struct harness_watch_record *recor
     return reason;
 }
 
+/* Nothing was found in a job that would have gone on: ranks that outlived their launcher are named.
+ */
+static void lose_rest(struct harness_watch_record *record)
+{
+    const struct harness_watch *watch = &record->watch;
+    struct harness_rank_set alive = harness_rank_set_in(record->findings.mem);
+    char names[HARNESS_RANKS_TEXT_BYTES];
+
+    for (uint32_t r = 0; r < watch->world_size; r++) {
+        if (watch->ranks[r].is_attached && !watch->ranks[r].is_detached &&
+            !harness_watch_is_gone(watch, r)) {
+            harness_rank_set_add(&alive, r);
+        }
+    }
+    if (harness_rank_set_is_empty(&alive)) {
+        lose(record, "the job was ended from outside");
+    } else {
+        lose(record, "the job was ended from outside: rank %s had not ended by then",
+             harness_rank_set_text(&alive, names));
+    }
+}
+
 static bool is_without(const struct harness_watch_record *record, enum harness_oracle_id oracle)
 {
     return record->without != NULL && record->without[oracle];
@@ -297,7 +319,7 @@ void harness_watch_record_conclude(struct harness_watch_record *record, uint32_t
         return;
     }
     if (record->is_ended) {
-        lose(record, "the job was ended from outside");
+        lose_rest(record);
         return;
     }
     if (!is_without(record, HARNESS_ORACLE_LIVENESS)) {

@@ -13,8 +13,8 @@ extern "C" {
 struct harness_watch_record {
     struct harness_watch watch;       /* arena: NULL */
     struct harness_findings findings; /* in the order in which they were reported */
-    bool is_ended;                    /* the job was ended from outside: by a signal to ddprove, or
-                                         after a finding */
+    bool is_ended;                    /* the job was ended from outside: by a signal to ddprove,
+                                         after a finding, or as ranks outlived their launcher */
     int exit_code;                    /* the worst of the processes that were started */
     struct harness_watch_accounts accounts; /* what was judged, and what was not */
     const bool *without; /* [HARNESS_ORACLE_COUNT]: oracles that judge nothing; NULL: all do. Not

@@ -340,10 +340,15 @@ static void read_ring(struct harness_watch *watch, uint32_t rank)
     }
 }
 
-/* What a thread waits for; false: nothing, or it is just changing. */
-static bool read_wait(struct harness_watch *watch, uint32_t rank, const struct guest_thread *thread,
-                      struct harness_watch_wait *out)
+/* What a thread waits for; false: nothing. One that lost its CPU while it wrote that down is where
+ * it was seen before: it has been on the way from there ever since. */
+static bool read_wait(struct harness_watch *watch, uint32_t rank, uint32_t t,
+                      struct harness_watch_wait *out, bool *out_is_torn)
 {
+    const struct guest_thread *thread = &guest_arena_page(watch->arena, rank)->threads[t];
+    struct harness_watch_wait *kept = &watch->ranks[rank].kept_waits[t];
+
+    *out_is_torn = false;
     for (int i = 0; i < READS_MAX; i++) {
         const uint64_t change = __atomic_load_n(&thread->change, __ATOMIC_ACQUIRE);
         const uint64_t handle = harness_watch_load(&thread->comm);
@@ -358,11 +363,16 @@ static bool read_wait(struct harness_watch *watch, uint32_t rank, const struct g
                 harness_watch_member_of(watch, rank, handle, &out->group);
 
             /* Posted since the ring was read: what was posted before it is not known either. */
-            return member != NULL &&
-                   (guest_wait_is_of_ranks(out->seq) || out->seq <= member->posted);
+            *kept =
+                member != NULL && (guest_wait_is_of_ranks(out->seq) || out->seq <= member->posted)
+                    ? *out
+                    : (struct harness_watch_wait){.seq = 0};
+            return kept->seq != 0;
         }
     }
-    return false;
+    *out = *kept;
+    *out_is_torn = true;
+    return kept->seq != 0;
 }
 
 /* The thread has asked just now, or had when its process ended: who asks no more does something
@@ -389,13 +399,14 @@ static void read_waits(struct harness_watch *watch, uint32_t rank, const struct 
     self->wait_count = 0;
     for (uint32_t t = 0; t < GUEST_THREADS_MAX; t++) {
         struct harness_watch_wait wait;
+        bool is_torn;
 
-        if (!read_wait(watch, rank, &page->threads[t], &wait)) {
+        if (!read_wait(watch, rank, t, &wait, &is_torn)) {
             continue;
         }
         if (wait.is_polled == 0) {
             self->waits[self->wait_count++] = wait;
-        } else if (is_still_asking(watch, rank, &page->threads[t])) {
+        } else if (is_torn || is_still_asking(watch, rank, &page->threads[t])) {
             polled[polled_count++] = wait;
         }
     }

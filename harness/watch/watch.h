@@ -202,6 +202,8 @@ struct harness_watch_rank {
      * threads that ask again and again. */
     struct harness_watch_wait waits[HARNESS_WATCH_WAITS_MAX];
     uint32_t wait_count, thread_wait_count;
+    struct harness_watch_wait kept_waits[GUEST_THREADS_MAX]; /* as each thread's was last read; seq
+                                                                0: it waited for nothing */
     struct harness_watch_lane lanes[GUEST_LANES_MAX];
     struct { /* communicators by handle */
         uint32_t handle;

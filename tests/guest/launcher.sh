@@ -64,7 +64,7 @@ expect() { # CODE WORDS COMMAND...
     fi
 }
 
-judged() { # WORDS ACTION EXPECTED
+judged() { # WORDS ACTION EXPECTED [CODE LINE]
     cat >"$folder/test.yaml" <<YAML
 # A program of some launcher.
 id: test.launcher
@@ -72,7 +72,7 @@ job: {guest: {$adapter}, ranks: 3, timeout_ms: 20000}
 faults: [{at: {rank: 1, kind: all_reduce, hit: 12}, point: collective/pre, do: {$2}}]
 expect: {$3}
 YAML
-    expect 0 "^PASS .*$1" "$ddprove" exec "$folder/test.yaml" --launcher "$launcher" --out "$folder/runs" -- "${command[@]}"
+    expect "${4:-0}" "^${5:-PASS }.*$1" "$ddprove" exec "$folder/test.yaml" --launcher "$launcher" --out "$folder/runs" -- "${command[@]}"
 }
 watched=(--launcher "$launcher" --ranks 3)
 [ -z "$adapter" ] || watched+=(--adapter mpi)
@@ -86,5 +86,13 @@ judged "CRASH.EXITED  rank 1" "exit: 3" "verdict: CRASH.EXITED, culprit: injecte
 log=rank1.log
 [ "$launcher" = own ] || log=launcher.log
 expect 0 "next: read its log, .*/$log;" "$ddprove" explain "$folder/runs/test.launcher/proc"
+if [ "$launcher" = env ]; then # a launcher that leaves its ranks behind, as one does that crashes
+    sed 's/^wait$//' "$folder/ranks.sh" >"$folder/left.sh"
+    command=(sh "$folder/left.sh")
+    judged "" "none: true" "verdict: NONE"
+    judged "CRASH.EXITED  rank 1" "exit: 3" "verdict: CRASH.EXITED, culprit: injected"
+    # Nobody says that rank 1 left out what it may still come to.
+    judged "rank 0,1,2 had not ended by then" "delay: 15000" "verdict: NONE" 4 "    why:"
+fi
 echo "$failures failures"
 exit "$((failures > 0))"

@@ -242,6 +242,20 @@ CT_TEST(conclude, ended_from_outside_proves_nothing)
     made_close(&made);
 }
 
+CT_TEST(conclude, ranks_that_outlived_their_launcher_are_named)
+{
+    struct made_record made;
+
+    begin(&made);
+    made_cut(&made, 0, 1, 2);
+    made.record.is_ended = true;
+    made.record.watch.ranks[1].state = HARNESS_WATCH_RUNNING;
+    made.record.watch.ranks[1].is_detached = false;
+    conclude(&made);
+    check_lost(&made, "the job was ended from outside: rank 1 had not ended by then");
+    made_close(&made);
+}
+
 CT_TEST(conclude, a_launchers_code_that_no_rank_explains)
 {
     struct made_record made;

@@ -49,6 +49,23 @@ CT_TEST(polls, who_asks_is_not_in_code_of_its_own)
     fake_job_close(&job);
 }
 
+/* Rank 2 lost its CPU while it wrote down what it asks for next: it waits none the less. */
+CT_TEST(polls, who_is_writing_down_what_it_asks_for_waits)
+{
+    struct fake_job job;
+    const struct harness_finding *finding;
+
+    fake_job_begin(&job, 3);
+    fake_post(&job, 1, WORLD, 10, 0);
+    fake_post(&job, 2, WORLD, 10, 0);
+    ask(&job, job.limits.silent_ns - 200 * (uint64_t)MS, 1, 2, 1);
+    guest_arena_page(job.arena.head, 2)->threads[0].change = 1;
+    ask(&job, 400 * (uint64_t)MS, 1, 1, 1);
+    finding = fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "0");
+    CT_CHECK(finding != NULL && harness_rank_set_has(&finding->victims, 2));
+    fake_job_close(&job);
+}
+
 /* Who has asked once, and then no more, is. */
 CT_TEST(polls, who_asks_no_more_is)
 {
