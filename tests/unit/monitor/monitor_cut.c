@@ -244,6 +244,14 @@ void cut_check_culprit(const struct harness_finding *finding, uint32_t rank)
     CT_CHECK(harness_rank_set_has(&finding->culprits, rank));
 }
 
+void cut_check_others_wait(const struct harness_finding *finding, uint32_t rank)
+{
+    cut_check_culprit(finding, rank);
+    CT_CHECK_EQ_U64(finding->mode, HARNESS_MODE_BUDGET);
+    CT_CHECK_EQ_U64(harness_rank_set_count(&finding->victims), CUT_RANKS - 1);
+    CT_CHECK(!harness_rank_set_has(&finding->victims, rank));
+}
+
 void cut_check_silent(struct cut_job *job, const char *what)
 {
     cut_analyse(job);

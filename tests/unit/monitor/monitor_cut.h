@@ -67,7 +67,19 @@ void cut_analyse(struct cut_job *job);
 /* The only finding, or NULL after a noted failure. */
 const struct harness_finding *cut_only(struct cut_job *job, enum harness_verdict verdict);
 void cut_check_culprit(const struct harness_finding *finding, uint32_t rank);
+/* It is the only culprit; the other ranks wait, and the mode is by budget. */
+void cut_check_others_wait(const struct harness_finding *finding, uint32_t rank);
 /* No finding at all. */
 void cut_check_silent(struct cut_job *job, const char *what);
+
+/* A body for each of the first, a middle and the last of CUT_RANKS ranks, with a job of its own
+ * that `open` (cut_init or cut_open_device) has made. */
+enum { CUT_RANKS = 4, CUT_CULPRITS = 3 };
+#define CUT_FOR_EACH_CULPRIT(job, rank, open)                                   \
+    for (uint32_t i_##rank = 0, rank;                                           \
+         i_##rank < CUT_CULPRITS &&                                             \
+         (rank = (const uint32_t[CUT_CULPRITS]){0, 2, CUT_RANKS - 1}[i_##rank], \
+         open(&(job), CUT_RANKS), true);                                        \
+         i_##rank++, cut_fini(&(job)))
 
 #endif

@@ -4,20 +4,14 @@
 #include "tests/ct.h"
 #include "tests/unit/monitor/monitor_cut.h"
 
-static const uint32_t culprits[] = {0, 2, 3};
-enum { RANKS = 4, CULPRIT_COUNT = 3 };
-
-#define FOR_EACH_CULPRIT(job, rank)                                                              \
-    for (uint32_t i_##rank = 0, rank;                                                            \
-         i_##rank < CULPRIT_COUNT && (rank = culprits[i_##rank], cut_init(&(job), RANKS), true); \
-         i_##rank++, cut_fini(&(job)))
+enum { RANKS = CUT_RANKS };
 
 /* A killed rank is named with signal, step, phase, operation and parameters; the others wait. */
 CT_TEST(monitor, names_a_killed_rank)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_init)
     {
         const struct harness_finding *finding;
 
@@ -46,7 +40,7 @@ CT_TEST(monitor, names_a_rank_that_exited)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_init)
     {
         const struct harness_finding *finding;
 
@@ -63,7 +57,7 @@ CT_TEST(monitor, names_a_rank_that_finished_early)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_init)
     {
         const struct harness_finding *finding;
 
@@ -80,7 +74,7 @@ CT_TEST(monitor, names_a_rank_that_reported_its_end_too_soon)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_init)
     {
         const struct harness_finding *finding;
 
@@ -99,7 +93,7 @@ CT_TEST(monitor, names_a_rank_killed_before_its_first_word)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_init)
     {
         const struct harness_finding *finding;
 
@@ -144,7 +138,7 @@ CT_TEST(monitor, names_a_rank_that_posted_another_count)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_init)
     {
         const struct harness_finding *finding;
 
@@ -165,7 +159,7 @@ CT_TEST(monitor, names_a_rank_that_left_out_a_collective)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_init)
     {
         const struct harness_finding *finding;
 
@@ -218,7 +212,7 @@ CT_TEST(monitor, names_a_stopped_rank)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_init)
     {
         const struct harness_finding *finding;
 
@@ -268,7 +262,7 @@ CT_TEST(monitor, names_a_rank_silent_beyond_its_budget)
     struct cut_job job;
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        FOR_EACH_CULPRIT(job, rank)
+        CUT_FOR_EACH_CULPRIT(job, rank, cut_init)
         {
             uint64_t budget_ms = ddp_phase_budget_ms(cases[i].phase);
             const struct harness_finding *finding;

@@ -5,23 +5,8 @@
 #include "tests/ct.h"
 #include "tests/unit/monitor/monitor_cut.h"
 
-static const uint32_t culprits[] = {0, 2, 3};
 /* LATE: just beyond the budget of every phase that these cases use; LAST: just within. */
-enum { RANKS = 4, CULPRIT_COUNT = 3, LATE_MS = CUT_LATE_MS, LAST_MS = CUT_LATE_MS - 1 };
-
-#define FOR_EACH_CULPRIT(job, rank)                                         \
-    for (uint32_t i_##rank = 0, rank;                                       \
-         i_##rank < CULPRIT_COUNT &&                                        \
-         (rank = culprits[i_##rank], cut_open_device(&(job), RANKS), true); \
-         i_##rank++, cut_fini(&(job)))
-
-static void check_others_wait(const struct harness_finding *finding, uint32_t rank)
-{
-    cut_check_culprit(finding, rank);
-    CT_CHECK_EQ_U64(finding->mode, HARNESS_MODE_BUDGET);
-    CT_CHECK_EQ_U64(harness_rank_set_count(&finding->victims), RANKS - 1);
-    CT_CHECK(!harness_rank_set_has(&finding->victims, rank));
-}
+enum { RANKS = CUT_RANKS, LATE_MS = CUT_LATE_MS, LAST_MS = CUT_LATE_MS - 1 };
 
 /* A forward kernel hangs while its host has run ahead into the wait for a bucket: named with the
  * layer, and with the collective that it holds back; the others only wait. */
@@ -29,7 +14,7 @@ CT_TEST(monitor_device, names_a_stuck_kernel_behind_a_wait)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_open_device)
     {
         const struct harness_finding *finding;
 
@@ -37,7 +22,7 @@ CT_TEST(monitor_device, names_a_stuck_kernel_behind_a_wait)
         cut_comm(&job, rank, cut_seq(1, 1), CUT_COMM_BEFORE);
         finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMPUTE);
         CT_REQUIRE(finding != NULL);
-        check_others_wait(finding, rank);
+        cut_check_others_wait(finding, rank);
         CT_CHECK_EQ_I64(finding->phase, DDP_PHASE_FORWARD);
         CT_CHECK_EQ_I64(finding->step, 1);
         CT_CHECK_EQ_U64(finding->op.seq, cut_seq(1, 1));
@@ -56,7 +41,7 @@ CT_TEST(monitor_device, tells_a_stuck_kernel_from_not_joined)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_open_device)
     {
         const struct harness_finding *finding;
 
@@ -66,7 +51,7 @@ CT_TEST(monitor_device, tells_a_stuck_kernel_from_not_joined)
         cut_compute(&job, rank, DDP_MARK_FORWARD, 2, 1);
         finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMPUTE);
         CT_REQUIRE(finding != NULL);
-        check_others_wait(finding, rank);
+        cut_check_others_wait(finding, rank);
         CT_CHECK_EQ_I64(finding->phase, DDP_PHASE_FORWARD);
         CT_CHECK(strstr(finding->text, "; not yet posted: all_reduce seq 6 (bucket 1") != NULL);
         /* If its device is drained, the host is the culprit, as without words. */
@@ -138,14 +123,14 @@ CT_TEST(monitor_device, names_a_collective_that_never_starts)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_open_device)
     {
         const struct harness_finding *finding;
 
         cut_comm(&job, rank, cut_seq(1, 1), CUT_COMM_BEFORE);
         finding = cut_only(&job, HARNESS_VERDICT_HANG_NOT_LAUNCHED);
         CT_REQUIRE(finding != NULL);
-        check_others_wait(finding, rank);
+        cut_check_others_wait(finding, rank);
         CT_CHECK_EQ_U64(finding->op.seq, cut_seq(1, 1));
         CT_CHECK(strstr(finding->text,
                         " enqueued a collective that does not start in step 1, backward") != NULL);
@@ -153,7 +138,7 @@ CT_TEST(monitor_device, names_a_collective_that_never_starts)
         cut_comm(&job, rank, cut_seq(1, 0), CUT_COMM_ENDED);
         finding = cut_only(&job, HARNESS_VERDICT_HANG_NOT_LAUNCHED);
         CT_REQUIRE(finding != NULL);
-        check_others_wait(finding, rank);
+        cut_check_others_wait(finding, rank);
         CT_CHECK_EQ_U64(finding->op.seq, cut_seq(1, 1));
         CT_CHECK(strstr(finding->text, " posted a collective and never enqueued it") != NULL);
         /* Not while it waits for another rank to agree to it. */
@@ -227,7 +212,7 @@ CT_TEST(monitor_device, names_the_only_rank_that_does_not_finish)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_open_device)
     {
         const struct harness_finding *finding;
 
@@ -262,7 +247,7 @@ CT_TEST(monitor_device, names_the_only_rank_that_does_not_finish)
         }
         finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMM);
         CT_REQUIRE(finding != NULL);
-        check_others_wait(finding, rank);
+        cut_check_others_wait(finding, rank);
         CT_CHECK_EQ_U64(finding->op.seq, cut_seq(1, 0));
     }
 }
@@ -278,7 +263,7 @@ CT_TEST(monitor_device, blames_compute_that_stands_out)
     cut_compute(&job, 2, DDP_MARK_BACKWARD, 0, 1);
     finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMPUTE);
     CT_REQUIRE(finding != NULL);
-    check_others_wait(finding, 2);
+    cut_check_others_wait(finding, 2);
     CT_CHECK(strstr(finding->text, "; started: all_reduce seq 6") != NULL);
     for (uint32_t r = 0; r < RANKS; r++) {
         cut_compute(&job, r, DDP_MARK_BACKWARD, 0, 1);
@@ -300,7 +285,7 @@ CT_TEST(monitor_device, lists_ranks_without_words)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_open_device)
     {
         const struct harness_finding *finding;
 
@@ -325,7 +310,7 @@ CT_TEST(monitor_device, does_not_mask_a_rank_that_never_posted)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_open_device)
     {
         const struct harness_finding *finding;
 
@@ -346,7 +331,7 @@ CT_TEST(monitor_device, does_not_mask_a_stuck_host)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_open_device)
     {
         const struct harness_finding *finding;
 
@@ -368,7 +353,7 @@ CT_TEST(monitor_device, blames_a_host_that_never_marked_the_end)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_open_device)
     {
         const struct harness_finding *finding;
 
@@ -381,7 +366,7 @@ CT_TEST(monitor_device, blames_a_host_that_never_marked_the_end)
         cut_comm(&job, rank, cut_seq(1, 0), CUT_COMM_OPEN);
         finding = cut_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED);
         CT_REQUIRE(finding != NULL);
-        check_others_wait(finding, rank);
+        cut_check_others_wait(finding, rank);
         CT_CHECK_EQ_U64(finding->op.seq, cut_seq(1, 1));
         cut_wait(&job, rank, cut_seq(1, 0), -1);
         finding = cut_only(&job, HARNESS_VERDICT_HANG_DEVICE_COMM);
@@ -403,7 +388,7 @@ CT_TEST(monitor_device, does_not_suspect_before_all_have_posted)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_open_device)
     {
         cut_post(&job, rank, cut_seq(1, 0));
         cut_wait(&job, rank, cut_seq(1, 0), -1);

@@ -3,15 +3,8 @@
 #include "tests/ct.h"
 #include "tests/unit/monitor/monitor_cut.h"
 
-static const uint32_t culprits[] = {0, 2, 3};
 /* LATE: just beyond the budget of every phase that these cases use; LAST: just within. */
-enum { RANKS = 4, CULPRIT_COUNT = 3, LATE_MS = CUT_LATE_MS, LAST_MS = CUT_LATE_MS - 1 };
-
-#define FOR_EACH_CULPRIT(job, rank)                                         \
-    for (uint32_t i_##rank = 0, rank;                                       \
-         i_##rank < CULPRIT_COUNT &&                                        \
-         (rank = culprits[i_##rank], cut_open_device(&(job), RANKS), true); \
-         i_##rank++, cut_fini(&(job)))
+enum { RANKS = CUT_RANKS, LATE_MS = CUT_LATE_MS, LAST_MS = CUT_LATE_MS - 1 };
 
 /* The findings are the same with these words and without them. */
 static void check_words_add_nothing(struct cut_job *job, enum harness_verdict verdict)
@@ -35,7 +28,7 @@ CT_TEST(monitor_device_healthy, leaves_other_causes_alone)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_open_device)
     {
         /* Others' compute may wait behind their collectives, its own is as it left it. */
         cut_compute(&job, 1, DDP_MARK_BACKWARD, 0, 1);

@@ -2,22 +2,8 @@
 #include "tests/ct.h"
 #include "tests/unit/monitor/monitor_cut.h"
 
-static const uint32_t culprits[] = {0, 2, 3};
 /* LATE: just beyond the budget of every phase that these cases use; LAST: just within. */
-enum { RANKS = 4, CULPRIT_COUNT = 3, LATE_MS = CUT_LATE_MS, LAST_MS = CUT_LATE_MS - 1 };
-
-#define FOR_EACH_CULPRIT(job, rank)                                         \
-    for (uint32_t i_##rank = 0, rank;                                       \
-         i_##rank < CULPRIT_COUNT &&                                        \
-         (rank = culprits[i_##rank], cut_open_device(&(job), RANKS), true); \
-         i_##rank++, cut_fini(&(job)))
-
-static void check_others_wait(const struct harness_finding *finding, uint32_t rank)
-{
-    cut_check_culprit(finding, rank);
-    CT_CHECK_EQ_U64(finding->mode, HARNESS_MODE_BUDGET);
-    CT_CHECK_EQ_U64(harness_rank_set_count(&finding->victims), RANKS - 1);
-}
+enum { RANKS = CUT_RANKS, LATE_MS = CUT_LATE_MS, LAST_MS = CUT_LATE_MS - 1 };
 
 /* A collective by schedule is enqueued round by round. A host that gets stuck in its own code
  * before it has enqueued all holds up all devices: it is named, whoever has been silent for longer.
@@ -26,7 +12,7 @@ CT_TEST(monitor_device_rounds, blames_a_host_that_owes_rounds)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_open_device)
     {
         const struct harness_finding *finding;
 
@@ -38,7 +24,7 @@ CT_TEST(monitor_device_rounds, blames_a_host_that_owes_rounds)
         job.progress[rank].rounds_left = 3;
         finding = cut_only(&job, HARNESS_VERDICT_HANG_HOST);
         CT_REQUIRE(finding != NULL);
-        check_others_wait(finding, rank);
+        cut_check_others_wait(finding, rank);
     }
 }
 
@@ -48,7 +34,7 @@ CT_TEST(monitor_device_rounds, excuses_a_host_behind_rounds_that_are_owed)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_open_device)
     {
         const struct harness_finding *finding;
 
@@ -76,7 +62,7 @@ CT_TEST(monitor_device_rounds, tells_not_joined_from_rounds_that_are_owed)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_open_device)
     {
         const struct harness_finding *finding;
 
@@ -91,7 +77,7 @@ CT_TEST(monitor_device_rounds, tells_not_joined_from_rounds_that_are_owed)
         job.progress[rank].rounds_left = 1;
         finding = cut_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED);
         CT_REQUIRE(finding != NULL);
-        check_others_wait(finding, rank);
+        cut_check_others_wait(finding, rank);
         CT_CHECK_EQ_U64(finding->op.seq, cut_seq(1, 1));
     }
 }
@@ -102,7 +88,7 @@ CT_TEST(monitor_device_rounds, blames_all_if_the_host_comes_by)
 {
     struct cut_job job;
 
-    FOR_EACH_CULPRIT(job, rank)
+    CUT_FOR_EACH_CULPRIT(job, rank, cut_open_device)
     {
         const struct harness_finding *finding;
 
