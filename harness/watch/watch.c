@@ -340,8 +340,8 @@ static void read_ring(struct harness_watch *watch, uint32_t rank)
     }
 }
 
-/* What a thread waits for; false: nothing. One that lost its CPU while it wrote that down is where
- * it was seen before: it has been on the way from there ever since. */
+/* What a thread waits for; false: nothing. One that lost its CPU while it wrote that down is taken
+ * to wait still for what it was last seen to wait for. */
 static bool read_wait(struct harness_watch *watch, uint32_t rank, uint32_t t,
                       struct harness_watch_wait *out, bool *out_is_torn)
 {
