@@ -140,19 +140,41 @@ static void say_crash(const struct harness_view *view, uint32_t rank,
     harness_draft_add_victims(finding);
 }
 
-/* One finding for all ranks that crashed in this way in the step of `rank`; its place is that of
- * the first of them. is_crashed: [world] */
+/* It has lost its group, and has not come to a new one. */
+static bool is_recovering(const struct harness_cut *cut, uint32_t rank)
+{
+    return harness_graph_phase(cut, rank) == DDP_PHASE_RECOVERY;
+}
+
+/* The step in which the job lost `rank`. A rank that ended while it recovered from an earlier loss
+ * ended in the step of that one: it may itself not have come so far. */
+static int32_t step_of_loss(const struct harness_view *view, uint32_t rank)
+{
+    const struct harness_cut *cut = view->cut;
+    uint32_t first = rank;
+
+    for (uint32_t r = 0; is_recovering(cut, rank) && r < cut->world_size; r++) {
+        if (!is_recovering(cut, r) && harness_crash_of(view, r) != HARNESS_VERDICT_NONE &&
+            (first == rank || last_code_ns(cut, r) < last_code_ns(cut, first))) {
+            first = r;
+        }
+    }
+    return harness_draft_step(cut, first);
+}
+
+/* One finding for all ranks that the job lost in this way in one step, which is that of `rank`; its
+ * place is that of the first of them. is_crashed: [world] */
 static void add_crash(const struct harness_view *view, enum harness_verdict verdict, uint32_t rank,
                       const bool *is_crashed, struct harness_findings *out)
 {
     const struct harness_cut *cut = view->cut;
     struct harness_rank_set culprits = harness_rank_set_in(view->mem);
-    const int32_t step = harness_draft_step(cut, rank);
+    const int32_t step = step_of_loss(view, rank);
     struct harness_finding finding;
     uint32_t first = rank;
 
     for (uint32_t r = 0; r < cut->world_size; r++) {
-        if (!is_crashed[r] || harness_draft_step(cut, r) != step) {
+        if (!is_crashed[r] || step_of_loss(view, r) != step) {
             continue;
         }
         if (r < rank) {
@@ -163,6 +185,7 @@ static void add_crash(const struct harness_view *view, enum harness_verdict verd
     }
     harness_draft_begin(view, verdict, HARNESS_MODE_PROVABLE, first, &finding);
     finding.culprits = culprits;
+    finding.step = step;
     finding.detect_ns = (int64_t)harness_graph_age_ns(cut, end_ns(cut, first));
     harness_draft_set_posted(view, first, &finding);
     say_crash(view, first, &finding);

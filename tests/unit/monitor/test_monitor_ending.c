@@ -113,3 +113,34 @@ CT_TEST(monitor_ending, is_given_up)
                                                 "not ended for 1500 ms in step 1") != NULL);
     cut_fini(&job);
 }
+
+/* A rank that ends while it recovers from another one's end is lost in that one's step, if it has
+ * not come so far itself: one finding, which speaks of the first. By another verdict it is a
+ * finding of its own, of the same step. */
+CT_TEST(monitor_ending, belongs_to_the_loss_that_it_recovers_from)
+{
+    static const struct {
+        enum harness_process_state state;
+        int code;
+        size_t finding_count;
+    } second[] = {{HARNESS_PROCESS_SIGNALED, 11, 1}, {HARNESS_PROCESS_EXITED, 7, 2}};
+
+    for (size_t i = 0; i < sizeof(second) / sizeof(second[0]); i++) {
+        struct cut_job job;
+
+        cut_init(&job, RANKS);
+        job.pages[1].step = 2;
+        cut_process(&job, 1, HARNESS_PROCESS_SIGNALED, 9, 8);
+        cut_host(&job, 2, DDP_PHASE_RECOVERY, 5);
+        cut_process(&job, 2, second[i].state, second[i].code, 3);
+        cut_analyse(&job);
+        CT_REQUIRE(job.findings.count == second[i].finding_count);
+        for (size_t k = 0; k < job.findings.count; k++) {
+            CT_CHECK_EQ_I64(job.findings.items[k].step, 2);
+        }
+        CT_CHECK(harness_rank_set_has(&job.findings.items[0].culprits, 1));
+        CT_CHECK(strstr(job.findings.items[0].text, "(SIGKILL) in step 2, backward") != NULL);
+        CT_CHECK(harness_rank_set_has(&job.findings.items[job.findings.count - 1].culprits, 2));
+        cut_fini(&job);
+    }
+}
