@@ -2,7 +2,8 @@
  * loaded with acquire order, so whoever sees a new field also sees that `change` went odd (or that
  * the entry's index was withdrawn) before it. On x86-64 these are plain moves. The clock is read in
  * event, phase, wait_begin, wait_end and end only; step, posted, done, peer and message are cheap.
- * last_param follows grad.ready events; every other page field has its own function. */
+ * last_param follows grad.ready events, posted_waited coll.waited; every other page field has its
+ * own function. */
 #include "ddpcore/seam/recorder.h"
 
 #include <string.h>
@@ -117,19 +118,13 @@ void ddp_recorder_init(struct ddp_recorder *recorder, void *storage, uint64_t ri
     DDP_ASSERT(ring_entry_count > 0 && rank < world_size);
     DDP_ASSERT((uintptr_t)storage % sizeof(uint64_t) == 0); /* or stores would not be atomic */
     DDP_ASSERT(page->magic == 0 && page->change == 0 && page->event_count == 0);
-    recorder->page = page;
-    recorder->progress = (struct ddp_progress *)(void *)((char *)storage + PROGRESS_OFFSET_BYTES);
-    recorder->ring = (struct ddp_event_entry *)(void *)((char *)storage + RING_OFFSET_BYTES);
-    recorder->ring_entry_count = ring_entry_count;
-    recorder->witness = NULL;
-    recorder->clock = clock;
-    recorder->step = 0;
-    recorder->micro = 0;
-    recorder->phase = DDP_PHASE_SPAWN;
-    recorder->starved_ns = NULL;
-    recorder->waited_ns = 0;
-    recorder->starved_waits_ns = 0;
-    recorder->starved_before_ns = 0;
+    *recorder = (struct ddp_recorder){
+        .page = page,
+        .progress = (struct ddp_progress *)(void *)((char *)storage + PROGRESS_OFFSET_BYTES),
+        .ring = (struct ddp_event_entry *)(void *)((char *)storage + RING_OFFSET_BYTES),
+        .ring_entry_count = ring_entry_count,
+        .clock = clock,
+        .phase = DDP_PHASE_SPAWN};
     page_begin(page);
     put(&page->pid, pid);
     put(&page->rank, rank);
@@ -161,6 +156,7 @@ void ddp_recorder_event(struct ddp_recorder *recorder, enum ddp_event event, uin
     if (event == DDP_EVENT_GRAD_READY) {
         put(&page->last_param, a0 + 1);
     }
+    recorder->seq_waited = event == DDP_EVENT_COLL_WAITED ? a0 : recorder->seq_waited;
     page_end(page);
 }
 
@@ -229,6 +225,8 @@ void ddp_recorder_collective_posted(struct ddp_recorder *recorder, uint64_t comm
     }
     DDP_ASSERT(seq > 0);
     page_begin(recorder->page);
+    put(&recorder->page->posted_waited,
+        recorder->seq_waited != 0 && recorder->seq_waited == own(&recorder->page->seq_posted));
     put(&recorder->page->comm, comm);
     put(&recorder->page->seq_posted, seq);
     put(&recorder->page->posted_op, packed_op);
@@ -384,6 +382,7 @@ void ddp_recorder_regroup(struct ddp_recorder *recorder)
     if (page == NULL) {
         return;
     }
+    recorder->seq_waited = 0;
     page_begin(page);
     put(&page->comm, 0);
     put(&page->seq_posted, 0);
@@ -392,6 +391,7 @@ void ddp_recorder_regroup(struct ddp_recorder *recorder)
     put(&page->posted_count, 0);
     put(&page->posted_step, 0);
     put(&page->posted_phase, 0);
+    put(&page->posted_waited, 0);
     put(&page->call_seq, 0);
     put(&page->revoke_rank, 0);
     put(&page->revoke_status, 0);

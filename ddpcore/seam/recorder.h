@@ -127,15 +127,16 @@ struct ddp_page {
     uint64_t phase_enter_ns;
     uint64_t step;
     uint64_t micro;
-    uint64_t heartbeat_ns; /* last time the rank reported anything */
-    uint64_t comm;         /* group of the collective fields below */
-    uint64_t seq_posted;   /* last collective posted; 0 = none */
-    uint64_t seq_done;     /* last collective completed */
-    uint64_t posted_op;    /* ddp_event_op_pack of seq_posted */
-    uint64_t posted_count; /* its element count */
-    uint64_t posted_comm;  /* the group, */
-    uint64_t posted_step;  /* the step and */
-    uint64_t posted_phase; /* the phase in which it was posted */
+    uint64_t heartbeat_ns;  /* last time the rank reported anything */
+    uint64_t comm;          /* group of the collective fields below */
+    uint64_t seq_posted;    /* last collective posted; 0 = none */
+    uint64_t seq_done;      /* last collective completed */
+    uint64_t posted_op;     /* ddp_event_op_pack of seq_posted */
+    uint64_t posted_count;  /* its element count */
+    uint64_t posted_comm;   /* the group, */
+    uint64_t posted_step;   /* the step and */
+    uint64_t posted_phase;  /* the phase in which it was posted; */
+    uint64_t posted_waited; /* 1: the host had waited until the one posted before it was done */
     uint64_t call_seq; /* the collective whose post, poll or wait the host is inside of; 0 = none */
     uint64_t wait_kind; /* enum ddp_wait_kind */
     uint64_t wait_seq;  /* the collective waited for */
@@ -184,6 +185,7 @@ struct ddp_recorder {
     uint64_t waited_ns;         /* in waits that have ended */
     uint64_t starved_waits_ns;  /* starved_ns() that passed in them */
     uint64_t starved_before_ns; /* starved_ns() when the present wait began */
+    uint64_t seq_waited;        /* the last collective that was waited for; 0 = none */
 };
 
 /* storage: ddp_recorder_size_bytes(ring_entry_count) bytes, page-aligned, zeroed, borrowed until

@@ -39,11 +39,14 @@ static bool is_known(const struct harness_emulation *e, const struct harness_fin
 static bool is_post_planned(const struct harness_emulation *e, const struct ddp_event_entry *post)
 {
     const struct harness_program *program = e->input->program;
-    const struct ddp_event_op op = ddp_event_op_unpack(post->arg[1]);
+    const struct harness_post posted = {
+        .seq = post->arg[0],
+        .step = harness_program_step_of(program, post->phase, post->step),
+        .op = ddp_event_op_unpack(post->arg[1]),
+        .elem_count = post->arg[2],
+        .comm = post->arg[3]};
 
-    return harness_program_compare_post(program, post->arg[0],
-                                        harness_program_step_of(program, post->phase, post->step),
-                                        &op, post->arg[2], post->arg[3]) == HARNESS_VERDICT_NONE;
+    return harness_program_compare_post(program, &posted) == HARNESS_VERDICT_NONE;
 }
 
 static bool is_completed(const struct harness_emulation *e, uint32_t rank, uint64_t seq)

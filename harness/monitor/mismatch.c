@@ -19,14 +19,15 @@ static int32_t posted_phase(const struct ddp_page *page)
 enum harness_verdict harness_mismatch_of(const struct harness_view *view, uint32_t rank)
 {
     const struct ddp_page *page = &view->cut->pages[rank];
-    struct ddp_event_op op;
+    const struct harness_post post = {.seq = page->seq_posted,
+                                      .step = posted_step(view, page),
+                                      .op = ddp_event_op_unpack(page->posted_op),
+                                      .elem_count = page->posted_count,
+                                      .comm = page->posted_comm,
+                                      .is_waited = page->posted_waited != 0};
 
-    if (page->seq_posted == 0) {
-        return HARNESS_VERDICT_NONE;
-    }
-    op = ddp_event_op_unpack(page->posted_op);
-    return harness_program_compare_post(view->program, page->seq_posted, posted_step(view, page),
-                                        &op, page->posted_count, page->posted_comm);
+    return post.seq == 0 ? HARNESS_VERDICT_NONE
+                         : harness_program_compare_post(view->program, &post);
 }
 
 bool harness_mismatch_is_open(const struct harness_view *view, uint32_t rank)

@@ -123,17 +123,17 @@ static const struct harness_program *program_of(const struct harness_sampler *sa
 /* The number of a post that is not the program's: where the rank is in groups of some ranks, its
  * own next one may come before the number that it counted. */
 static uint64_t due_seq(const struct harness_program *program, uint64_t last, uint32_t rank,
-                        int32_t step, const struct ddp_event_entry *entry)
+                        const struct harness_post *post)
 {
-    const struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
-    const uint64_t seq = entry->arg[0];
-    const uint64_t due =
-        program->group_count > 0 && last < seq ? harness_program_next(program, last, rank) : seq;
-    const bool is_other =
-        due < seq && harness_program_compare_post(program, due, step, &op, entry->arg[2],
-                                                  entry->arg[3]) != HARNESS_VERDICT_NONE;
+    struct harness_post at_due = *post;
+    bool is_other;
 
-    return is_other ? due : seq;
+    if (program->group_count > 0 && last < post->seq) {
+        at_due.seq = harness_program_next(program, last, rank);
+    }
+    is_other = at_due.seq < post->seq &&
+               harness_program_compare_post(program, &at_due) != HARNESS_VERDICT_NONE;
+    return is_other ? at_due.seq : post->seq;
 }
 
 static void note_post(struct harness_sampler *sampler, uint32_t rank,
@@ -141,22 +141,26 @@ static void note_post(struct harness_sampler *sampler, uint32_t rank,
 {
     struct harness_sampler_rank *self = &sampler->ranks[rank];
     const struct harness_program *program = program_of(sampler, rank);
-    struct ddp_event_op op = ddp_event_op_unpack(entry->arg[1]);
-    int32_t step;
+    struct harness_post post = {.seq = entry->arg[0],
+                                .op = ddp_event_op_unpack(entry->arg[1]),
+                                .elem_count = entry->arg[2],
+                                .comm = entry->arg[3],
+                                .is_waited =
+                                    self->waited_seq != 0 && self->waited_seq == self->last_seq};
 
     if (program == NULL) {
         return;
     }
-    step = harness_program_step_of(program, entry->phase, entry->step);
-    if (harness_program_compare_post(program, entry->arg[0], step, &op, entry->arg[2],
-                                     entry->arg[3]) != HARNESS_VERDICT_NONE) {
+    post.step = harness_program_step_of(program, entry->phase, entry->step);
+    if (harness_program_compare_post(program, &post) != HARNESS_VERDICT_NONE) {
         self->deviation.is_set = true;
-        self->deviation.seq = due_seq(program, self->last_seq, rank, step, entry);
+        self->deviation.seq = due_seq(program, self->last_seq, rank, &post);
         self->deviation.packed_op = entry->arg[1];
         self->deviation.elem_count = entry->arg[2];
         self->deviation.comm = entry->arg[3];
         self->deviation.step = entry->step;
         self->deviation.phase = entry->phase;
+        self->deviation.waited = post.is_waited;
     }
     self->last_seq = self->last_seq == UINT64_MAX ? UINT64_MAX : entry->arg[0];
 }
@@ -184,6 +188,9 @@ static void read_posts(struct harness_sampler *sampler, uint32_t rank)
             self->deviation.is_set =
                 self->deviation.is_set && entry.event != DDP_EVENT_GROUP_CHANGED;
         }
+        if (status == DDP_OK && entry.event == DDP_EVENT_COLL_WAITED) {
+            self->waited_seq = entry.arg[0];
+        }
         if (status == DDP_OK && entry.event == DDP_EVENT_COLL_POST && !self->deviation.is_set) {
             note_post(sampler, rank, &entry);
         }
@@ -195,6 +202,7 @@ static void read_posts(struct harness_sampler *sampler, uint32_t rank)
         page->posted_comm = self->deviation.comm;
         page->posted_step = self->deviation.step;
         page->posted_phase = self->deviation.phase;
+        page->posted_waited = self->deviation.waited;
     }
 }
 

@@ -47,11 +47,12 @@ struct harness_sampler_config {
 struct harness_sampler_rank {
     uint64_t ring_read_count; /* ring entries that were read */
     uint64_t last_seq;        /* of the last post that was read; UINT64_MAX: one was lost */
+    uint64_t waited_seq;      /* of the last one that the rank had waited for by then */
     /* The rank's first post that differs from the program, once there was one. A page shows only
      * the last post, and whatever is posted after the first wrong one follows from it. */
     struct {
         bool is_set;
-        uint64_t seq, packed_op, elem_count, comm, step, phase;
+        uint64_t seq, packed_op, elem_count, comm, step, phase, waited;
     } deviation;
     uint64_t alive_ns;         /* its last sign of life, */
     uint64_t paused_before_ns; /* and the sampler's paused_ns up to that */

@@ -9,12 +9,8 @@
 struct deviation {
     bool is_set;
     enum harness_verdict verdict;
-    uint64_t seq;
-    struct ddp_event_op got;
-    uint64_t elem_count;
-    uint64_t comm;
-    int32_t step;     /* as the program counts it */
-    int32_t recorded; /* as the rank does */
+    struct harness_post post;
+    int32_t recorded; /* its step, as the rank counts it */
     uint8_t phase;
     bool is_end; /* nothing was posted where something was planned */
 };
@@ -55,12 +51,12 @@ static uint32_t agreed_root(const struct harness_emulation *e, const struct harn
 }
 
 /* A rank broadcasts from another root than the others agreed on. */
-static bool is_root_foreign(const struct harness_emulation *e, const struct deviation *posted)
+static bool is_root_foreign(const struct harness_emulation *e, const struct harness_post *post)
 {
-    const struct harness_op *planned = harness_program_at(e->input->program, posted->seq);
+    const struct harness_op *planned = harness_program_at(e->input->program, post->seq);
 
     return planned != NULL && planned->kind == DDP_COLL_BROADCAST && !planned->is_root_known &&
-           agreed_root(e, planned) != posted->got.root;
+           agreed_root(e, planned) != post->op.root;
 }
 
 /* The rank judged the other ranks' models without having asked for them. */
@@ -134,21 +130,21 @@ static enum harness_verdict settle_bucket(const struct harness_emulation *e, uin
                                           size_t post_count, bool is_first)
 {
     const struct harness_program *program = e->input->program;
-    const struct harness_op *planned = harness_program_at(program, deviation->seq);
+    const struct harness_op *planned = harness_program_at(program, deviation->post.seq);
     const struct ddp_event_entry *entry = &post[0]->entry;
     const struct harness_buckets *buckets =
-        harness_program_buckets(program, harness_program_step_at(program, deviation->seq));
-    uint64_t seq = deviation->seq;
+        harness_program_buckets(program, harness_program_step_at(program, deviation->post.seq));
+    uint64_t seq = deviation->post.seq;
     bool is_missing = deviation->verdict == HARNESS_VERDICT_MISMATCH_MISSING;
     bool is_again = deviation->verdict == HARNESS_VERDICT_MISMATCH_EXTRA ||
                     deviation->verdict == HARNESS_VERDICT_MISMATCH_ORDER;
 
     if (planned == NULL || planned->role != DDP_ROLE_BUCKET || (!is_missing && !is_again) ||
-        deviation->got.role != DDP_ROLE_BUCKET || deviation->step != planned->step ||
-        deviation->got.index == planned->index || deviation->got.index >= buckets->count) {
+        deviation->post.op.role != DDP_ROLE_BUCKET || deviation->post.step != planned->step ||
+        deviation->post.op.index == planned->index || deviation->post.op.index >= buckets->count) {
         return deviation->verdict;
     }
-    if (deviation->elem_count != planned->elem_count) {
+    if (deviation->post.elem_count != planned->elem_count) {
         return is_missing && is_posted_later(e, seq, post, post_count)
                    ? HARNESS_VERDICT_MISMATCH_ORDER
                    : deviation->verdict;
@@ -165,7 +161,7 @@ static enum harness_verdict settle_bucket(const struct harness_emulation *e, uin
         return deviation->verdict;
     }
     return is_missing
-               ? (is_ready(e, rank, &buckets->items[deviation->got.index], entry, entry->index)
+               ? (is_ready(e, rank, &buckets->items[deviation->post.op.index], entry, entry->index)
                       ? deviation->verdict
                       : HARNESS_VERDICT_MISMATCH_BUCKET)
            /* Its gradients became ready after the operation before: they were its own. */
@@ -230,13 +226,11 @@ static void compare(const struct harness_emulation *e, uint64_t due, struct devi
 {
     const struct harness_program *program = e->input->program;
 
-    out->verdict = harness_program_compare_post(program, out->seq, out->step, &out->got,
-                                                out->elem_count, out->comm);
-    if (out->verdict != HARNESS_VERDICT_NONE && program->group_count > 0 && due < out->seq) {
+    out->verdict = harness_program_compare_post(program, &out->post);
+    if (out->verdict != HARNESS_VERDICT_NONE && program->group_count > 0 && due < out->post.seq) {
         /* It counted operations of groups that it is not in, and left out one before them. */
-        out->seq = due;
-        out->verdict = harness_program_compare_post(program, due, out->step, &out->got,
-                                                    out->elem_count, out->comm);
+        out->post.seq = due;
+        out->verdict = harness_program_compare_post(program, &out->post);
         out->verdict =
             out->verdict == HARNESS_VERDICT_NONE ? HARNESS_VERDICT_MISMATCH_ORDER : out->verdict;
     }
@@ -244,12 +238,28 @@ static void compare(const struct harness_emulation *e, uint64_t due, struct devi
 
 /* Of a post that the program has. */
 static enum harness_verdict compare_place(const struct harness_emulation *e, uint64_t due,
-                                          const struct deviation *post)
+                                          const struct harness_post *post)
 {
     if (post->seq != due) {
         return HARNESS_VERDICT_MISMATCH_ORDER;
     }
     return is_root_foreign(e, post) ? HARNESS_VERDICT_MISMATCH_ROOT : HARNESS_VERDICT_NONE;
+}
+
+/* last: the number of what the rank posted before; 0: nothing. */
+static struct harness_post read_post(const struct harness_emulation *e, uint32_t rank,
+                                     const struct ddp_event_entry *entry, uint64_t last)
+{
+    const struct harness_trace_event *waited =
+        harness_index_with_seq(&e->index, rank, DDP_EVENT_COLL_WAITED, last);
+
+    return (struct harness_post){
+        .seq = entry->arg[0],
+        .step = harness_program_step_of(e->input->program, entry->phase, entry->step),
+        .op = ddp_event_op_unpack(entry->arg[1]),
+        .elem_count = entry->arg[2],
+        .comm = entry->arg[3],
+        .is_waited = waited != NULL && waited->entry.index < entry->index};
 }
 
 /* The first one from the post `first` on, which is then where to go on. */
@@ -267,27 +277,24 @@ static struct deviation next_deviation(const struct harness_emulation *e, uint32
     for (size_t i = *first; i < count; i++) {
         const struct ddp_event_entry *entry = &list[i]->entry;
 
-        out.got = ddp_event_op_unpack(entry->arg[1]);
-        if (out.got.role == DDP_ROLE_PROBE) {
+        out.post = read_post(e, rank, entry, last);
+        if (out.post.op.role == DDP_ROLE_PROBE) {
             continue; /* no trigger, sequence number or hit counter sees a probe */
         }
-        out.seq = entry->arg[0];
-        out.elem_count = entry->arg[2];
-        out.comm = entry->arg[3];
         out.phase = entry->phase;
         out.recorded = entry->phase <= DDP_PHASE_INIT ? -1 : (int32_t)entry->step;
-        out.step = harness_program_step_of(program, entry->phase, entry->step);
         due = harness_program_next(program, last, rank);
         compare(e, due, &out);
         if (out.verdict != HARNESS_VERDICT_NONE &&
-            harness_program_is_open(program, out.seq, out.step, &out.got, out.elem_count)) {
-            out.verdict = settle_open(e, rank, out.seq, &list[i], count - i, found);
+            harness_program_is_open(program, out.post.seq, out.post.step, &out.post.op,
+                                    out.post.elem_count)) {
+            out.verdict = settle_open(e, rank, out.post.seq, &list[i], count - i, found);
             out.is_set = out.verdict != HARNESS_VERDICT_NONE;
             *first = i + 1;
             return out;
         }
         if (out.verdict == HARNESS_VERDICT_NONE) {
-            out.verdict = compare_place(e, due, &out);
+            out.verdict = compare_place(e, due, &out.post);
         }
         if (out.verdict != HARNESS_VERDICT_NONE) {
             out.is_set = true;
@@ -295,7 +302,7 @@ static struct deviation next_deviation(const struct harness_emulation *e, uint32
             *first = i + 1;
             return out;
         }
-        last = out.seq;
+        last = out.post.seq;
     }
     due = harness_program_next(program, last, rank);
     if (due <= program->op_count &&
@@ -308,7 +315,7 @@ static struct deviation next_deviation(const struct harness_emulation *e, uint32
         out.recorded =
             probes != NULL ? -1 : (int32_t)harness_index_end(&e->index, rank)->entry.step;
         out.verdict = HARNESS_VERDICT_MISMATCH_MISSING;
-        out.seq = due;
+        out.post.seq = due;
     }
     return out;
 }
@@ -317,7 +324,7 @@ static struct deviation next_deviation(const struct harness_emulation *e, uint32
 static bool is_out_of_data(const struct harness_emulation *e, uint32_t rank,
                            const struct deviation *deviation)
 {
-    const struct harness_op *planned = harness_program_at(e->input->program, deviation->seq);
+    const struct harness_op *planned = harness_program_at(e->input->program, deviation->post.seq);
     uint64_t batches = harness_emulation_batch_count(e, rank);
 
     return !e->input->plan->job.join.is_set && batches != UINT64_MAX && planned != NULL &&
@@ -356,11 +363,11 @@ static void describe(const struct harness_emulation *e, uint32_t rank,
                      const struct deviation *deviation, struct harness_finding *finding)
 {
     const struct harness_program *program = e->input->program;
-    const struct harness_op *planned = harness_program_at(program, deviation->seq);
-    const struct ddp_event_op *got_op = &deviation->got;
+    const struct harness_op *planned = harness_program_at(program, deviation->post.seq);
+    const struct ddp_event_op *got_op = &deviation->post.op;
     const struct harness_group *due =
         planned != NULL ? harness_program_group(program, planned) : NULL;
-    const struct harness_group *used = harness_program_group_of(program, deviation->comm);
+    const struct harness_group *used = harness_program_group_of(program, deviation->post.comm);
     char expected[128] = "the end";
     char got[160] = "nothing";
     char name[HARNESS_GROUP_NAME_BYTES + 16];
@@ -379,24 +386,24 @@ static void describe(const struct harness_emulation *e, uint32_t rank,
         finding->phase = (int32_t)planned->phase;
         set_op(e, &op, planned->elem_count, due, finding);
     } else {
-        finding->step = deviation->step;
+        finding->step = deviation->post.step;
         finding->phase = deviation->phase;
-        set_op(e, got_op, deviation->elem_count, used, finding);
+        set_op(e, got_op, deviation->post.elem_count, used, finding);
     }
     if (finding->step == harness_program_end(program)) {
         finding->step = deviation->recorded; /* everybody counts what follows to the last step */
     }
-    finding->op.seq = deviation->seq;
+    finding->op.seq = deviation->post.seq;
     if (!deviation->is_end) {
         (void)snprintf(got, sizeof(got), "%s %s/%u of %llu (%s, %s, root %u)%s in step %d",
                        ddp_coll_kind_name(got_op->kind), ddp_coll_role_name(got_op->role),
-                       got_op->index, (unsigned long long)deviation->elem_count,
+                       got_op->index, (unsigned long long)deviation->post.elem_count,
                        ddp_dtype_name(got_op->dtype), ddp_redop_name(got_op->redop), got_op->root,
-                       group_text(used, name, sizeof(name)), deviation->step);
+                       group_text(used, name, sizeof(name)), deviation->post.step);
     }
     (void)snprintf(finding->text, sizeof(finding->text),
                    "rank %u: collective %llu should be %s, and was %s", rank,
-                   (unsigned long long)deviation->seq, expected, got);
+                   (unsigned long long)deviation->post.seq, expected, got);
 }
 
 /* Ranks that did the same are one finding: what is said of them differs in the rank alone. */

@@ -140,11 +140,21 @@ enum harness_verdict harness_program_compare_step(const struct harness_program *
                                                   uint64_t seq, int32_t step,
                                                   const struct ddp_event_op *op,
                                                   uint64_t elem_count);
-/* The same with the group's identity: MISMATCH.COMM if that alone differs. */
+/* What a rank posted, and where. */
+struct harness_post {
+    uint64_t seq;
+    int32_t step; /* as the program counts it */
+    struct ddp_event_op op;
+    uint64_t elem_count;
+    uint64_t comm;  /* the group's identity */
+    bool is_waited; /* the rank had waited until what it posted before was done */
+};
+
+/* The same with what else is known of a post: MISMATCH.COMM if the group alone differs. Of a
+ * bucket's rounds the next one may look like the one before, where another bucket's is due; a rank
+ * that posts one twice has not waited between, so after a wait the due one is MISSING. */
 enum harness_verdict harness_program_compare_post(const struct harness_program *program,
-                                                  uint64_t seq, int32_t step,
-                                                  const struct ddp_event_op *op,
-                                                  uint64_t elem_count, uint64_t comm);
+                                                  const struct harness_post *post);
 /* A rank's step as the program counts it: -1 before the first step, harness_program_end after the
  * last. phase, step: as the rank recorded them. */
 int32_t harness_program_step_of(const struct harness_program *program, uint64_t phase,

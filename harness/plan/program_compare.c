@@ -254,15 +254,28 @@ enum harness_verdict harness_program_compare(const struct harness_program *progr
     return harness_program_compare_step(program, seq, HARNESS_STEP_UNKNOWN, op, elem_count);
 }
 
+/* Where another bucket's turn is, the rank goes on with the next round of the bucket that it has
+ * waited for. */
+static bool is_next_round(const struct harness_program *program, const struct harness_post *post)
+{
+    const struct harness_op *planned = harness_program_at(program, post->seq);
+
+    return post->is_waited && planned != NULL && planned->role == DDP_ROLE_BUCKET &&
+           post->op.role == DDP_ROLE_BUCKET && planned->index != post->op.index &&
+           is_later_in_step(program, post->seq, post->step, &post->op, post->elem_count);
+}
+
 enum harness_verdict harness_program_compare_post(const struct harness_program *program,
-                                                  uint64_t seq, int32_t step,
-                                                  const struct ddp_event_op *op,
-                                                  uint64_t elem_count, uint64_t comm)
+                                                  const struct harness_post *post)
 {
     const enum harness_verdict verdict =
-        harness_program_compare_step(program, seq, step, op, elem_count);
+        harness_program_compare_step(program, post->seq, post->step, &post->op, post->elem_count);
 
-    return verdict == HARNESS_VERDICT_NONE && harness_program_is_comm_wrong(program, seq, comm)
+    if (verdict == HARNESS_VERDICT_MISMATCH_EXTRA && is_next_round(program, post)) {
+        return HARNESS_VERDICT_MISMATCH_MISSING;
+    }
+    return verdict == HARNESS_VERDICT_NONE &&
+                   harness_program_is_comm_wrong(program, post->seq, post->comm)
                ? HARNESS_VERDICT_MISMATCH_COMM
                : verdict;
 }

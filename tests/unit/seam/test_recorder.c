@@ -143,7 +143,16 @@ CT_TEST(recorder, page_shows_the_present)
     CT_CHECK(f.page.message_count == 1 && f.page.revoke_rank == 4 && f.page.last_point == 7);
     CT_CHECK_EQ_U64(f.page.revoke_status, (uint32_t)DDP_E_UNUSED_PARAMETER);
     CT_CHECK(f.page.event_count == 2 && f.page.end_status == 0);
+    CT_CHECK_EQ_U64(f.page.posted_waited, 0);
     ddp_recorder_wait_end(&f.recorder);
+    ddp_recorder_collective_done(&f.recorder, 9);
+    ddp_recorder_collective_posted(&f.recorder, 1, 10, 0xabc, 1000);
+    fixture_read(&f);
+    CT_CHECK_EQ_U64(f.page.posted_waited, 0); /* done is not waited for */
+    ddp_recorder_event(&f.recorder, DDP_EVENT_COLL_WAITED, 10, 0, 0, 0, 0);
+    ddp_recorder_collective_posted(&f.recorder, 1, 11, 0xabc, 1000);
+    fixture_read(&f);
+    CT_CHECK_EQ_U64(f.page.posted_waited, 1);
     ddp_recorder_end(&f.recorder, DDP_E_PEER_DIED, 5);
     fixture_read(&f);
     CT_CHECK(f.page.wait_kind == DDP_WAIT_NONE && f.page.wait_peer == 0);
