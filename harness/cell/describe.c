@@ -71,11 +71,13 @@ static ddp_status replay(struct harness_cell *cell, const struct harness_cell *f
 
 /* Each round finds out what is wanted next: a round for the first difference, whose replay also
  * gives the models of all later steps; one for all later differences; and one for what only these
- * led to. */
+ * led to. Real processes need not meet again what they met, or come as far: what is still missing
+ * then is looked for again. */
 static ddp_status describe(struct harness_cell *cell, const struct harness_cell *first,
                            bool is_replaying, struct ddp_err *err)
 {
     struct harness_hashes asked = {.mem = cell->mem};
+    const bool is_by_chance = is_replaying && cell->config.driver == HARNESS_DRIVER_PROC;
     bool is_more = cell->wanted.count > 0;
 
     for (int round = 0; is_more && round < HARNESS_STAGE_REPLAYS_MAX; round++) {
@@ -90,6 +92,7 @@ static ddp_status describe(struct harness_cell *cell, const struct harness_cell 
             DDP_TRY(replay(cell, first, &asked, err));
         }
         DDP_TRY(check_again(cell, first, &asked, &is_more, err));
+        is_more = is_more || (is_by_chance && cell->findings.is_evidence_lost);
     }
     return DDP_OK;
 }

@@ -21,6 +21,7 @@ struct harness_proc_rank {
     bool is_ended_by_us;            /* by the launcher, or by mpirun because another rank failed */
     bool is_stopped_at_end;
     bool is_given_up; /* killed, and the kernel has not ended it: nobody waits for it any more */
+    struct harness_lag lag; /* during the linger */
 };
 
 static inline bool harness_proc_rank_is_alive(const struct harness_proc_rank *rank)
@@ -90,11 +91,12 @@ struct harness_proc_job {
     bool is_sampling;                       /* it is open */
 
     uint64_t start_ns, ceiling_ns;
-    uint64_t linger_end_ns;   /* DDP_DEADLINE_NEVER until something was diagnosed */
-    uint64_t event_count;     /* of all ranks, when a mismatch was last seen to go on */
-    uint64_t linger_limit_ns; /* the linger goes on until then while more may be concluded */
-    uint64_t loop_ns;         /* when the event loop last made a step */
-    int interrupt;            /* signal that asked the launcher to end, or 0 */
+    uint64_t linger_from_ns, linger_ns; /* when it last began, and for how long */
+    uint64_t linger_end_ns;             /* DDP_DEADLINE_NEVER until something was diagnosed */
+    uint64_t linger_limit_ns;           /* it is never longer than until then */
+    uint64_t event_count;               /* of all ranks, when that was last looked at */
+    uint64_t loop_ns;                   /* when the event loop last made a step */
+    int interrupt;                      /* signal that asked the launcher to end, or 0 */
 };
 
 /* store.c */
@@ -123,6 +125,10 @@ void harness_proc_monitor_check(struct harness_proc_job *job, uint64_t now_ns);
 void harness_proc_monitor_wake(struct harness_proc_job *job);
 /* A sample by the launcher's own sampler, if that is open. */
 void harness_proc_monitor_sample(struct harness_proc_job *job);
+/* linger.c */
+/* Set linger_end_ns: until when ranks may end by themselves, after what was concluded so far. */
+void harness_proc_linger_update(struct harness_proc_job *job, uint64_t now_ns);
+
 /* loop.c */
 DDP_MUST_USE ddp_status harness_proc_loop_open(struct harness_proc_job *job);
 /* Wake the loop whenever this descriptor is readable. */

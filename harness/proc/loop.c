@@ -15,11 +15,8 @@
 
 static const uint64_t check_interval_ns = DDP_NS_PER_S / 10;
 static const uint64_t sample_interval_ns = 2 * DDP_NS_PER_MS;
+static const uint64_t check_starved_ns = 2 * DDP_NS_PER_MS;
 static const uint64_t term_grace_ns = 100 * DDP_NS_PER_MS;
-static const uint64_t linger_default_ns = 2 * DDP_NS_PER_S;
-/* Ranks that hang do not end by themselves, and neither do those that wait for them, nor ranks with
- * a mismatch that they do not check for. */
-static const uint64_t linger_hang_ns = 300 * DDP_NS_PER_MS;
 
 ddp_status harness_proc_loop_add(struct harness_proc_job *job, int fd)
 {
@@ -210,87 +207,14 @@ static void continue_stopped(struct harness_proc_job *job, uint64_t now_ns)
     }
 }
 
-/* How long survivors get to end by themselves after this finding. */
-static uint64_t linger_ns_of(const struct harness_proc_job *job,
-                             const struct harness_finding *finding)
-{
-    bool is_checked = job->config->plan->job.semantics == HARNESS_SEMANTICS_STRICT;
-    enum harness_family family = harness_verdict_family(finding->verdict);
-
-    if (job->config->linger_ns != 0) {
-        return job->config->linger_ns;
-    }
-    return family == HARNESS_FAMILY_HANG || (family == HARNESS_FAMILY_MISMATCH && !is_checked)
-               ? linger_hang_ns
-               : linger_default_ns;
-}
-
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-/* The longest silence that is not yet a hang. */
-static uint64_t longest_budget_ns(const struct harness_plan *plan)
+static uint64_t later(uint64_t a, uint64_t b)
 {
-    uint64_t longest_ns = 0;
-
-    for (unsigned phase = 0; phase < DDP_PHASE_COUNT; phase++) {
-        uint64_t budget_ns = harness_monitor_budget_ns(plan, (enum ddp_phase)phase);
-
-        longest_ns = budget_ns > longest_ns ? budget_ns : longest_ns;
-    }
-    return longest_ns;
-}
-
-/* What all ranks have recorded. */
-static uint64_t event_count_of(const struct harness_proc_job *job)
-{
-    uint64_t count = 0;
-
-    for (uint32_t rank = 0; rank < job->config->plan->job.ranks; rank++) {
-        const struct ddp_page *page = harness_proc_recorder(job->head, rank);
-
-        count += __atomic_load_n(&page->event_count, __ATOMIC_RELAXED);
-    }
-    return count;
-}
-
-/* Survivors get some time to end by themselves after the first decisive conclusion. After a hang
- * they get more while one of them may turn out to hang too, and after a mismatch that nobody
- * refuses while any of them does something. */
-static void update_linger(struct harness_proc_job *job, uint64_t now_ns)
-{
-    const struct harness_finding *finding = harness_conclusions_decisive(&job->conclusions);
-    bool is_open = __atomic_load_n(&job->head->is_open, __ATOMIC_ACQUIRE) != 0;
-    enum harness_family family;
-
-    if (finding == NULL) {
-        return;
-    }
-    family = harness_verdict_family(finding->verdict);
-    if (job->linger_end_ns == DDP_DEADLINE_NEVER) {
-        job->linger_end_ns = now_ns + linger_ns_of(job, finding);
-        if (job->config->plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE) {
-            job->linger_end_ns += job->config->plan->job.settle_ms * DDP_NS_PER_MS;
-        }
-        job->linger_limit_ns = job->linger_end_ns + longest_budget_ns(job->config->plan);
-    }
-    /* Those that go on after a loss end when their work is done. */
-    if (job->config->plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE &&
-        family == HARNESS_FAMILY_CRASH && event_count_of(job) != job->event_count) {
-        job->event_count = event_count_of(job);
-        job->linger_end_ns =
-            now_ns + linger_ns_of(job, finding) + job->config->plan->job.settle_ms * DDP_NS_PER_MS;
-        return;
-    }
-    if (job->config->linger_ns == 0 &&
-        (family == HARNESS_FAMILY_HANG       ? is_open
-         : family == HARNESS_FAMILY_MISMATCH ? event_count_of(job) != job->event_count
-                                             : false)) {
-        job->event_count = event_count_of(job);
-        job->linger_end_ns = earlier(now_ns + linger_ns_of(job, finding), job->linger_limit_ns);
-    }
+    return a > b ? a : b;
 }
 
 static void set_timer(struct harness_proc_job *job, uint64_t now_ns)
@@ -298,7 +222,10 @@ static void set_timer(struct harness_proc_job *job, uint64_t now_ns)
     uint64_t next_ns = now_ns + (job->is_sampling ? sample_interval_ns : check_interval_ns);
     struct itimerspec at = {{0, 0}, {0, 0}};
 
-    next_ns = earlier(next_ns, earlier(job->linger_end_ns, job->ceiling_ns));
+    next_ns = earlier(next_ns, job->ceiling_ns);
+    /* While a rank has no CPU the linger's end moves on with the clock: looked at, but not so often
+     * that the loop takes that CPU. */
+    next_ns = earlier(next_ns, later(job->linger_end_ns, now_ns + check_starved_ns));
     for (uint32_t r = 0; r < job->world_size; r++) {
         next_ns = earlier(next_ns, job->ranks[r].continue_ns);
     }
@@ -328,7 +255,7 @@ static ddp_status step(struct harness_proc_job *job)
     job->loop_ns = now_ns;
     harness_proc_monitor_sample(job);
     continue_stopped(job, now_ns);
-    update_linger(job, now_ns);
+    harness_proc_linger_update(job, now_ns);
     return DDP_OK;
 }
 

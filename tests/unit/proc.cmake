@@ -5,7 +5,8 @@ if(TARGET harness_proc)
 endif()
 ddprove_add_unit(NAME proc
     SOURCES proc/test_proc.c proc/test_lag.c proc/test_proc_launcher.c proc/test_proc_mpirun.c
-        proc/test_proc_guard_events.c proc/proc_job.c proc/proc_tree.c sim/sim_job.c
+        proc/test_proc_guard_events.c proc/test_proc_linger.c proc/proc_job.c proc/proc_load.c
+        proc/proc_tree.c sim/sim_job.c
     LIBS harness_sim harness_proc)
 if(TARGET unit_proc)
     target_compile_definitions(unit_proc PRIVATE PROC_RANK_PATH="$<TARGET_FILE:proc_rank>")
