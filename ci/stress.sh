@@ -24,7 +24,7 @@ watch_load() {
 }
 
 count_rounds() {
-    find "$out" -name '*.txt' | wc -l
+    find "$out" -maxdepth 1 -name '*.txt' | wc -l
 }
 while (($(count_rounds) < rounds && SECONDS < seconds)); do
     start=$SECONDS number=$(($(count_rounds) + 1))
@@ -48,6 +48,7 @@ while (($(count_rounds) < rounds && SECONDS < seconds)); do
     fi
     if ((load < 8 * cores)); then
         echo "not enough to do: $said"
+        rm -rf "$out/runs"
         continue
     fi
     echo "round $number: $(tail -n 1 "$out/log"), $said" >"$out/$(printf '%03d' "$number").txt"
