@@ -18,9 +18,10 @@
 
 #include "ddpcore/base/clock.h"
 
-#define PAGE_BYTES ((size_t)4096)
-#define STUCK_NS   (90 * DDP_NS_PER_S)
-#define GRACE_NS   (2 * DDP_NS_PER_S)
+#define PAGE_BYTES    ((size_t)4096)
+#define STUCK_NS      (90 * DDP_NS_PER_S)
+#define GRACE_NS      (2 * DDP_NS_PER_S)
+#define MPIRUN_END_NS (5 * DDP_NS_PER_S)
 enum { LOOK_MS = 4, SHARE_OF_MEMORY = 2 };
 
 /* --- mapping ---------------------------------------------------------------------------------- */
@@ -104,8 +105,8 @@ static ddp_status fork_ranks(struct harness_lab_team *team, struct ddp_err *err)
     return DDP_OK;
 }
 
-/* More ranks than cores, on one host, none bound to a core, and as root if ddprove is. What the
- * user has set stays. */
+/* More ranks than cores, on one host, none bound to a core, and as root if ddprove is; and no
+ * second of waiting when they are ended. What the user has set stays. */
 static void allow_ranks(void)
 {
     static const char *const settings[][2] = {
@@ -113,6 +114,7 @@ static void allow_ranks(void)
         {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
         {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
         {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+        {"OMPI_MCA_odls_base_sigkill_timeout", "0"},
         {"PRTE_ALLOW_RUN_AS_ROOT", "1"},
         {"PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
         {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
@@ -174,8 +176,30 @@ ddp_status harness_lab_team_start(struct harness_lab_team *team, const char *mpi
 
 /* --- end -------------------------------------------------------------------------------------- */
 
+/* mpirun removes what its ranks have left in the file system and in shared memory, if it is told to
+ * end and not killed. */
+static void end_mpirun(struct harness_lab_team *team)
+{
+    struct ddp_clock *clock = ddp_clock_monotonic();
+    const uint64_t deadline_ns = ddp_clock_now_ns(clock) + MPIRUN_END_NS;
+
+    if (team->pid[0] <= 0 || kill(team->pid[0], SIGTERM) != 0) {
+        return;
+    }
+    while (team->pid[0] > 0 && ddp_clock_now_ns(clock) < deadline_ns) {
+        if (waitpid(team->pid[0], NULL, WNOHANG) == team->pid[0]) {
+            team->pid[0] = 0;
+        } else {
+            (void)poll(NULL, 0, LOOK_MS);
+        }
+    }
+}
+
 void harness_lab_team_end(struct harness_lab_team *team)
 {
+    if (team->is_by_mpirun && team->process_count > 0) {
+        end_mpirun(team);
+    }
     for (uint32_t i = 0; i < team->process_count; i++) {
         if (team->pid[i] > 0) {
             (void)kill(team->is_by_mpirun ? -team->pid[i] : team->pid[i], SIGKILL);
