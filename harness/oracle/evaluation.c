@@ -221,6 +221,19 @@ static void check_total(const struct harness_emulation *e, uint32_t rank, uint32
     harness_findings_add(out, &finding);
 }
 
+/* Whether the rank took the last micro-batch of a step, and so came to its end. It does not where
+ * it left the step out, or its data ended: that is a finding, and that nothing is evaluated no
+ * other.
+ */
+static bool is_step_run(const struct harness_emulation *e, uint32_t rank, uint32_t step)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_in_step(&e->index, rank, DDP_EVENT_DATA_BATCH, step, &count);
+
+    return count > 0 && list[count - 1]->entry.micro + 1U == e->input->plan->job.micro_batches;
+}
+
 /* Of rank 0's own evaluation nothing is posted that could be missed. */
 static void check_left_out(const struct harness_emulation *e, uint32_t step,
                            struct harness_findings *out)
@@ -228,7 +241,8 @@ static void check_left_out(const struct harness_emulation *e, uint32_t step,
     struct harness_finding finding;
 
     if (e->input->plan->job.evaluation != HARNESS_EVALUATION_RANK0 ||
-        !harness_index_is_ended_ok(&e->index, 0) || find_event(e, 0, step) != NULL) {
+        !harness_index_is_ended_ok(&e->index, 0) || find_event(e, 0, step) != NULL ||
+        !is_step_run(e, 0, step)) {
         return;
     }
     begin(HARNESS_VERDICT_DATA_MISSING, 0, step, out, &finding);
