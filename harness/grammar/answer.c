@@ -57,7 +57,9 @@ static void skip_result(struct harness_answers *answers)
         }
         break;
     case DDP_FAULT_POINT_BUCKET_UNFLATTEN: /* what was there before, or the rank's own */
-        if (job->ranks > 1 && !job->gradient_as_bucket_view && answers->job->uses_all &&
+        /* Of one sample, all ranks have the same gradient. */
+        if (job->ranks > 1 && job->samples != 1 && !job->gradient_as_bucket_view &&
+            answers->job->uses_all &&
             harness_grammar_is_even(job) && /* else it may be the rank's own alone, and a factor */
             harness_answers_is_sure(
                 answers, harness_answers_bucket(answers, (uint64_t)answers->fault->at.bucket))) {

@@ -49,16 +49,6 @@ static bool is_left_out_then(const struct harness_paths *paths, const struct har
            a->op.seq <= b->op.seq && harness_path_is_in_time(a, b);
 }
 
-/* Messages of other operations are taken for those that count. If the messages still meet, nobody
- * waits for that, and only what this operation itself counts is wrong. */
-static bool is_count_wrong(const struct harness_finding *a)
-{
-    bool is_met_so = a->verdict == HARNESS_VERDICT_MISMATCH_REDUCTION ||
-                     a->verdict == HARNESS_VERDICT_MISMATCH_BUCKET;
-
-    return !is_met_so || harness_path_is_steering(a->op.role);
-}
-
 /* Ranks say that operations differ once they have met this one. */
 static bool is_met(const struct harness_paths *paths, const struct harness_finding *a,
                    const struct harness_finding *b)
@@ -202,7 +192,7 @@ static bool is_slow_so(const struct harness_paths *paths, const struct harness_f
 static bool is_blocked(const struct harness_paths *paths, const struct harness_finding *a,
                        const struct harness_finding *b)
 {
-    return b->verdict != HARNESS_VERDICT_HANG_RECOVERY && is_count_wrong(a) &&
+    return b->verdict != HARNESS_VERDICT_HANG_RECOVERY && harness_samples_is_count_wrong(a) &&
            a->op.seq <= b->op.seq &&
            (harness_path_is_of(b, a) || harness_path_is_open(paths, b, a->op.seq));
 }
@@ -279,14 +269,6 @@ static bool is_failed_by(const struct harness_paths *paths, const struct harness
 {
     return is_of_that_rank(paths, a, b) ||
            (!is_own_failure(b) && b->status != DDP_E_INVALID && is_awaited(paths, a, b));
-}
-
-/* Under join, counts that cannot be end a rank. */
-static bool is_ended_by_count(const struct harness_paths *paths, const struct harness_finding *a,
-                              const struct harness_finding *b)
-{
-    return b->status == DDP_E_STATE && is_count_wrong(a) &&
-           harness_path_is_steered(paths, a->op.seq, b);
 }
 
 static bool is_failed_with(const struct harness_paths *paths, const struct harness_finding *a,
@@ -412,6 +394,8 @@ static const struct {
     {KIND_ENDED, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_OPERATION, KIND_OPERATION, is_same_operation, "the same operation"},
     {KIND_OPERATION, KIND_OPERATION, is_later_operation, "what that rank posted afterwards"},
+    {KIND_OPERATION, KIND_OPERATION, harness_samples_is_miscounted,
+     "they took wrong counts from that operation"},
     {KIND_OPERATION, KIND_OPERATION, harness_buckets_is_posted_so, "its buckets are of that list"},
     {KIND_OPERATION, KIND_VALUE, harness_buckets_is_laid_so, "its buckets are of that list"},
     {KIND_OPERATION, KIND_FAILURE, harness_buckets_is_refused, "that list cannot be"},
@@ -424,7 +408,8 @@ static const struct {
     {KIND_OPERATION, KIND_VALUE, harness_buckets_is_unlisted, "it has the first buckets still"},
     {KIND_OPERATION, KIND_REPORT, is_met, "ranks met that operation"},
     {KIND_OPERATION, KIND_FAILURE, is_failed_with, "it failed in a collective with that rank"},
-    {KIND_OPERATION, KIND_FAILURE, is_ended_by_count, "it took wrong counts from that operation"},
+    {KIND_OPERATION, KIND_FAILURE, harness_samples_is_ended_by_count,
+     "it took wrong counts from that operation"},
     {KIND_OPERATION, KIND_FAILURE, is_measured_so, "it measures other sums"},
     {KIND_OPERATION, KIND_WAIT, is_blocked, "they wait for that operation"},
     {KIND_OPERATION, KIND_WAIT, harness_path_is_crossed, "they wait for that operation"},

@@ -1,4 +1,5 @@
-/* Paths from other samples than the sampler gives to what they lead to. */
+/* Paths from other samples than the sampler gives, and from counts of those who have any, to what
+ * they lead to. */
 #include "harness/judge/samples.h"
 
 /* Wrong counts make a rank leave operations out, or post from another root. They change neither
@@ -20,6 +21,30 @@ bool harness_samples_is_step_ahead(const struct harness_paths *paths,
                 ? harness_path_is_ahead(paths, a, false)
                 : harness_path_is_ahead(paths, a, true) &&
                       harness_path_is_steered(paths, harness_path_first_seq(paths, a->step), b));
+}
+
+bool harness_samples_is_count_wrong(const struct harness_finding *a)
+{
+    bool is_met_so = a->verdict == HARNESS_VERDICT_MISMATCH_REDUCTION ||
+                     a->verdict == HARNESS_VERDICT_MISMATCH_BUCKET;
+
+    return !is_met_so || harness_path_is_steering(a->op.role);
+}
+
+bool harness_samples_is_ended_by_count(const struct harness_paths *paths,
+                                       const struct harness_finding *a,
+                                       const struct harness_finding *b)
+{
+    return b->status == DDP_E_STATE && harness_samples_is_count_wrong(a) &&
+           harness_path_is_steered(paths, a->op.seq, b);
+}
+
+bool harness_samples_is_miscounted(const struct harness_paths *paths,
+                                   const struct harness_finding *a, const struct harness_finding *b)
+{
+    DDP_ASSERT(a != b);
+    return a->op.seq != 0 && b->op.seq > a->op.seq && is_decided_by_count(b) &&
+           harness_samples_is_count_wrong(a) && harness_path_is_steered(paths, a->op.seq, b);
 }
 
 /* The rank took all of its shard but one batch, and not all that the step needs. */

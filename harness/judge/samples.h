@@ -1,6 +1,7 @@
 /* Paths from a cause a, that a rank took other samples than the sampler gives it, or left some out,
- * to what it leads to. Values, and what is posted, are judged for the batches that were taken, so
- * hardly anything follows. Internal to harness/judge. */
+ * or that ranks took wrong counts of those who have any from an operation, to what it leads to.
+ * Values, and what is posted, are judged for the batches that were taken, so hardly anything
+ * follows. Internal to harness/judge. */
 #ifndef HARNESS_JUDGE_SAMPLES_H
 #define HARNESS_JUDGE_SAMPLES_H
 
@@ -12,6 +13,17 @@ extern "C" {
 
 /* b: an operation that was not the planned one. */
 bool harness_samples_is_step_ahead(const struct harness_paths *paths,
+                                   const struct harness_finding *a,
+                                   const struct harness_finding *b);
+/* Messages of other operations were taken for those of a's that count. If the messages still meet,
+ * nobody waits for that, and only what this operation itself counts is wrong. */
+bool harness_samples_is_count_wrong(const struct harness_finding *a);
+/* b: a rank that ended, since counts cannot be those that it took from a's operation under join. */
+bool harness_samples_is_ended_by_count(const struct harness_paths *paths,
+                                       const struct harness_finding *a,
+                                       const struct harness_finding *b);
+/* b: an operation that ranks did not post, as such counts say. */
+bool harness_samples_is_miscounted(const struct harness_paths *paths,
                                    const struct harness_finding *a,
                                    const struct harness_finding *b);
 /* b: an operation that the rank left out. */
