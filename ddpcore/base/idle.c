@@ -126,7 +126,7 @@ void ddp_idle_process_init(struct ddp_idle_process *idle, struct ddp_clock *cloc
 {
     static const struct ddp_idle_ops ops = {process_wait, process_progress};
 
-    idle->base.ops = &ops;
+    idle->base = (struct ddp_idle){.ops = &ops};
     idle->clock = clock;
     idle->may_spin = may_spin;
     idle->polls = NULL;
@@ -138,6 +138,24 @@ void ddp_doorbell_ring(uint32_t *doorbell, const uint32_t *doorbell_sleep)
     if (__atomic_load_n(doorbell_sleep, __ATOMIC_SEQ_CST) != 0) {
         (void)syscall(SYS_futex, doorbell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
+}
+
+void ddp_idle_add(struct ddp_idle *idle, struct ddp_idle_attendant *attendant)
+{
+    DDP_ASSERT(attendant->attend != NULL);
+    attendant->next = idle->attendants;
+    idle->attendants = attendant;
+}
+
+void ddp_idle_remove(struct ddp_idle *idle, struct ddp_idle_attendant *attendant)
+{
+    struct ddp_idle_attendant **at = &idle->attendants;
+
+    while (*at != attendant) {
+        DDP_ASSERT(*at != NULL);
+        at = &(*at)->next;
+    }
+    *at = attendant->next;
 }
 
 ddp_status ddp_wait(struct ddp_idle *idle, struct ddp_clock *clock,
@@ -171,6 +189,9 @@ ddp_status ddp_wait(struct ddp_idle *idle, struct ddp_clock *clock,
             is_started = true;
         }
         hint.deadline_ns = deadline_ns;
+        for (struct ddp_idle_attendant *a = idle->attendants; a != NULL; a = a->next) {
+            a->attend(a, now_ns);
+        }
         DDP_ASSERT(now_ns >= hint.started_ns);
         idle->ops->wait(idle, &hint);
     }

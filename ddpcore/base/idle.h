@@ -34,9 +34,20 @@ struct ddp_idle_ops {
      * simulator may switch to another rank, as its seed decides. */
     void (*progress)(struct ddp_idle *idle);
 };
+/* What a process does for others while it waits, for whatever it waits: the host of a store serves
+ * those who ask. Called from ddp_wait for as long as it waits, often: it decides by the time what
+ * is due, does that, and never waits itself. */
+struct ddp_idle_attendant {
+    void (*attend)(struct ddp_idle_attendant *attendant, uint64_t now_ns);
+    struct ddp_idle_attendant *next; /* of the same process: the idle's */
+};
 struct ddp_idle {
     const struct ddp_idle_ops *ops;
+    struct ddp_idle_attendant *attendants; /* NULL: none */
 };
+/* The attendant is the caller's, until it is removed. Only by the thread that waits. */
+void ddp_idle_add(struct ddp_idle *idle, struct ddp_idle_attendant *attendant);
+void ddp_idle_remove(struct ddp_idle *idle, struct ddp_idle_attendant *attendant);
 
 /* A process's last wait: when it began, and when it last looked whether it may go on, which it
  * could not. An observer in another process may read both at any time, polled_ns first: if

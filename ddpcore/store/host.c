@@ -1,11 +1,16 @@
 /* The store of the process that runs the server: its calls are answered at once, without a
- * connection. The others are served whenever it calls. */
+ * connection. The others are served whenever it calls, and while it waits for something else. */
 #include <poll.h>
+#include <stddef.h>
 
 #include "ddpcore/store/wire.h"
 
+enum { SERVE_EVERY_NS = 200000 }; /* while the host waits: looking costs it a system call */
+
 struct host_store {
     struct ddp_store base;
+    struct ddp_idle_attendant attendant;
+    uint64_t next_serve_ns;
     struct ddp_env *env;
     struct ddp_store_server *server;
 };
@@ -22,6 +27,18 @@ static ddp_status ask(struct ddp_store *base, enum ddp_store_op op, const char *
         return DDP_E_NOMEM;
     }
     return ddp_store_server_answer(store->server, &request, out, out_bytes);
+}
+
+/* Ranks of a group without this one may need the store while this one waits in a collective. */
+static void attend(struct ddp_idle_attendant *attendant, uint64_t now_ns)
+{
+    struct host_store *store =
+        (struct host_store *)((char *)attendant - offsetof(struct host_store, attendant));
+
+    if (now_ns >= store->next_serve_ns) {
+        ddp_store_server_pump(store->server);
+        store->next_serve_ns = now_ns + SERVE_EVERY_NS;
+    }
 }
 
 static ddp_status host_set(struct ddp_store *store, const char *key, const void *value,
@@ -63,6 +80,7 @@ static void host_destroy(struct ddp_store *base)
 {
     struct host_store *store = (struct host_store *)base;
 
+    ddp_idle_remove(store->env->idle, &store->attendant);
     ddp_store_server_destroy(store->server);
     ddp_mem_free(store->env->mem, store);
 }
@@ -80,6 +98,8 @@ ddp_status ddp_store_host_create(struct ddp_env *env, struct ddp_store_server *s
     store->base = (struct ddp_store){.ops = &ops, .dead_rank = -1, .is_host = true};
     store->env = env;
     store->server = server;
+    store->attendant.attend = attend;
+    ddp_idle_add(env->idle, &store->attendant);
     *out = &store->base;
     return DDP_OK;
 }

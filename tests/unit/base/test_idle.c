@@ -67,6 +67,44 @@ CT_TEST(idle, wait_returns_the_final_status)
     CT_CHECK(idle.last.doorbell == NULL);
 }
 
+struct counting {
+    struct ddp_idle_attendant base;
+    int count;
+    uint64_t last_ns;
+};
+
+static void count_attend(struct ddp_idle_attendant *attendant, uint64_t now_ns)
+{
+    struct counting *self = (struct counting *)attendant;
+
+    self->count++;
+    self->last_ns = now_ns;
+}
+
+/* Whoever was added is called once for each time that passes, and no more once it is removed. */
+CT_TEST(idle, attends_to_others_while_it_waits)
+{
+    struct countdown countdown = {3, DDP_OK};
+    struct ddp_pollable pollable = {countdown_poll, NULL, &countdown};
+    struct counting attendants[3];
+    struct step_idle idle;
+
+    step_idle_init(&idle);
+    for (size_t i = 0; i < 3; i++) {
+        attendants[i] = (struct counting){.base.attend = count_attend};
+        ddp_idle_add(&idle.base, &attendants[i].base);
+    }
+    ddp_idle_remove(&idle.base, &attendants[1].base);
+    CT_CHECK_OK(ddp_wait(&idle.base, &idle.clock.base, &pollable, DDP_DEADLINE_NEVER));
+    CT_CHECK_EQ_I64(attendants[0].count, 3);
+    CT_CHECK_EQ_I64(attendants[1].count, 0);
+    CT_CHECK_EQ_I64(attendants[2].count, 3);
+    CT_CHECK(attendants[0].last_ns >= 1000 && attendants[0].last_ns <= idle.clock.time_ns);
+    ddp_idle_remove(&idle.base, &attendants[0].base);
+    ddp_idle_remove(&idle.base, &attendants[2].base);
+    CT_CHECK(idle.base.attendants == NULL);
+}
+
 /* Gives up at the deadline, and polls once even when it has passed already. */
 CT_TEST(idle, wait_times_out)
 {
