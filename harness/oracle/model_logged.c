@@ -17,7 +17,8 @@ struct log {
     const struct harness_emulation *e;
     const struct harness_trace_event *event;
     uint32_t rank;
-    bool is_last; /* behind the last step */
+    bool is_last;  /* behind the last step */
+    uint32_t step; /* whose beginning cleared the gradients */
 };
 
 static size_t param_bytes(const struct harness_emulation *e, size_t param)
@@ -25,18 +26,40 @@ static size_t param_bytes(const struct harness_emulation *e, size_t param)
     return e->params.items[param].elem_count * ddp_dtype_size_bytes(e->params.items[param].dtype);
 }
 
-/* Before the first step no parameter has a gradient. */
+/* Before the first step no parameter has a gradient. Afterwards those have one that the last pass
+ * gave one: in the step whose beginning cleared all of them. */
 static bool has_gradient(const struct log *log, size_t param)
 {
+    const struct harness_index *index = &log->e->index;
     size_t count = 0;
-    const struct harness_trace_event *const *list =
-        harness_index_list(&log->e->index, log->rank, DDP_EVENT_GRAD_FINAL, &count);
+    const struct harness_trace_event *const *list;
     bool is_defined = false;
 
-    for (size_t i = 0; log->is_last && i < count; i++) {
+    if (!log->is_last) {
+        return false;
+    }
+    /* Weights of f32 get theirs from the buckets alone. */
+    if (!log->e->input->plan->job.mixed_precision.is_set) {
+        list = harness_index_in_step(index, log->rank, DDP_EVENT_GRAD_READY, log->step, &count);
+        for (size_t i = 0; i < count; i++) {
+            is_defined = is_defined || list[i]->entry.arg[0] == param;
+        }
+    }
+    list = harness_index_in_step(index, log->rank, DDP_EVENT_GRAD_FINAL, log->step, &count);
+    for (size_t i = 0; i < count; i++) {
         is_defined = list[i]->entry.arg[0] == param ? list[i]->entry.arg[2] != 0 : is_defined;
     }
     return is_defined;
+}
+
+/* The last step in which the rank took a batch. */
+static uint32_t last_trained(const struct log *log)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&log->e->index, log->rank, DDP_EVENT_DATA_BATCH, &count);
+
+    return count > 0 ? list[count - 1]->entry.step : log->event->entry.step;
 }
 
 static void add_sizes(const struct log *log, struct ddp_text *out)
@@ -124,6 +147,28 @@ static void make(const struct log *log, struct ddp_text *out)
                  job->find_unused_parameters && !job->static_graph, job->static_graph);
 }
 
+static ddp_status is_so(const struct log *log, bool *out, struct ddp_text *text)
+{
+    ddp_text_init(text, log->e->mem);
+    make(log, text);
+    *out = log->event->entry.arg[TEXT] == ddp_hash_text(ddp_text_str(text));
+    return text->is_failed ? DDP_E_NOMEM : DDP_OK;
+}
+
+/* Where a step followed the last one that has a batch, it cleared the gradients if the data ended
+ * there, and did not if it was left out. */
+static ddp_status compare(struct log *log, bool *out_is_so, struct ddp_text *text)
+{
+    log->step = last_trained(log);
+    DDP_TRY(is_so(log, out_is_so, text));
+    if (*out_is_so || log->step + 1 >= log->e->input->plan->job.steps) {
+        return DDP_OK;
+    }
+    log->step++;
+    ddp_text_fini(text);
+    return is_so(log, out_is_so, text);
+}
+
 /* The rank, if it recorded another text; of one that failed nobody knows how far it came. */
 static ddp_status check_rank(const struct harness_emulation *e, uint32_t rank,
                              struct harness_findings *out)
@@ -134,14 +179,13 @@ static ddp_status check_rank(const struct harness_emulation *e, uint32_t rank,
     ddp_status status = DDP_OK;
 
     for (size_t i = 0; status == DDP_OK && i < count; i++) {
-        const struct log log = {e, list[i], rank, i > 0};
+        struct log log = {.e = e, .event = list[i], .rank = rank, .is_last = i > 0};
         struct harness_finding finding;
         struct ddp_text text;
+        bool is_as_made;
 
-        ddp_text_init(&text, e->mem);
-        make(&log, &text);
-        status = text.is_failed ? DDP_E_NOMEM : DDP_OK;
-        if (status == DDP_OK && list[i]->entry.arg[TEXT] != ddp_hash_text(ddp_text_str(&text))) {
+        status = compare(&log, &is_as_made, &text);
+        if (status == DDP_OK && !is_as_made) {
             harness_finding_init(&finding, out->mem, HARNESS_VERDICT_MISMATCH_MODEL,
                                  HARNESS_ORACLE_MODEL, HARNESS_MODE_PROVABLE);
             harness_rank_set_add(&finding.culprits, rank);
