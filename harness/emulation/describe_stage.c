@@ -57,6 +57,12 @@ static ddp_status decode_sum(struct harness_emulation *e, const struct harness_c
     return harness_describing_decode(e, &sum, out);
 }
 
+/* Averages were rounded as they lay in the bucket, and as they lie in the parameter's type. */
+static enum ddp_dtype coarser(enum ddp_dtype a, enum ddp_dtype b)
+{
+    return harness_residual_precision(a).unit > harness_residual_precision(b).unit ? a : b;
+}
+
 ddp_status harness_describe_average(struct harness_emulation *e, const struct harness_camp *camp,
                                     uint32_t rank, size_t param, const void *got,
                                     struct harness_description *out)
@@ -66,6 +72,7 @@ ddp_status harness_describe_average(struct harness_emulation *e, const struct ha
     struct harness_tensor local = harness_layout_at(&e->grads, e->now.grad, rank, param);
     ddp_status status = open_param(&view, &expected, got);
 
+    view.dtype = coarser(expected.dtype, e->buckets.items[e->bucket_of[param]].dtype);
     if (status == DDP_OK) {
         status = harness_describing_decode(e, &local, &view.before);
     }

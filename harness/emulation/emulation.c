@@ -172,6 +172,8 @@ ddp_status harness_emulation_create(const struct harness_emulation_input *input,
     e->mem = input->mem;
     e->world = input->trace->world_size;
     e->slot_count = (uint32_t)harness_arith_slot_count(&input->job->optimizer);
+    e->start_step = input->restored_step;
+    e->end_step = e->start_step; /* until it is run */
     e->unknown_from = -1;
     e->wanted.mem = e->mem;
     e->index.mem = e->mem;

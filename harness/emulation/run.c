@@ -159,7 +159,6 @@ ddp_status harness_emulation_run(struct harness_emulation *e, struct ddp_err *er
     enum harness_predicted predicted = HARNESS_PREDICTED_UPDATE;
     uint32_t end = observed_end(e);
 
-    e->start_step = e->input->restored_step;
     e->end_step = end > e->start_step ? end : e->start_step;
     if (e->end_step > e->start_step + e->input->job->steps && e->input->job->steps > 0) {
         e->end_step = e->start_step + e->input->job->steps; /* a recorded step number is too high */

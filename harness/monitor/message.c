@@ -124,6 +124,19 @@ static uint32_t unsent_by(const struct harness_view *view, uint32_t rank)
     return sent > links->due ? cut->world_size : from - 1;
 }
 
+/* Its own step and phase: the culprit has gone on since. */
+static void set_operation(const struct harness_view *view, uint64_t seq,
+                          struct harness_finding *finding)
+{
+    const struct harness_op *planned = harness_program_at(view->program, seq);
+
+    DDP_ASSERT(planned != NULL); /* is_as_planned */
+    harness_draft_set_planned(view, seq, finding);
+    finding->step = planned->step;
+    finding->phase = (int32_t)planned->phase;
+    finding->micro = -1;
+}
+
 bool harness_message_find_unsent(const struct harness_view *view, struct harness_findings *out)
 {
     const struct harness_cut *cut = view->cut;
@@ -139,7 +152,7 @@ bool harness_message_find_unsent(const struct harness_view *view, struct harness
         harness_draft_begin(view, HARNESS_VERDICT_MISMATCH_MISSING, HARNESS_MODE_PROVABLE, from,
                             &finding);
         set_victims(cut, &finding);
-        harness_draft_set_planned(view, cut->pages[r].wait_seq, &finding);
+        set_operation(view, cut->pages[r].wait_seq, &finding);
         harness_draft_add(&finding, "rank %u is done with ", from);
         harness_draft_add_op(view, &finding);
         harness_draft_add(&finding,
