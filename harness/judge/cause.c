@@ -431,6 +431,7 @@ static const struct {
     {KIND_RACE, KIND_VALUE, harness_value_is_raced_for, "that memory was in use"},
     {KIND_RACE, KIND_WAIT, harness_path_is_deserted, "that rank moved it on no more"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_held_by_some, "those ranks hold it"},
+    {KIND_VALUE, KIND_VALUE, harness_value_is_left, "those that go on had it from that rank"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_received, "that rank trained on what it received"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_copied_so, "the map says whether it was used"},
     {KIND_VALUE, KIND_VALUE, is_not_waited, "it completed the operation alone"},

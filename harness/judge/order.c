@@ -38,17 +38,19 @@ static void find_cause(const struct harness_paths *paths, struct harness_finding
 }
 
 /* What survivors do by themselves has its causes there; but a rank that does not come into their
- * group is no member of it, and makes them wait. */
-static void find_missed(const struct harness_paths *paths, struct harness_findings *findings,
-                        size_t index)
+ * group is no member of it, and makes them wait; and their buffers are from before. */
+static void find_earlier(const struct harness_paths *paths, struct harness_findings *findings,
+                         size_t index)
 {
     struct harness_finding *finding = &findings->items[index];
+    const bool is_begin =
+        finding->oracle == HARNESS_ORACLE_SURVIVORS && finding->stage == HARNESS_STAGE_BUFFER;
 
     DDP_ASSERT(finding->is_after_loss);
     for (size_t i = 0; finding->cause < 0 && i < findings->count; i++) {
         const struct harness_finding *other = &findings->items[i];
 
-        if (!other->is_after_loss && other->oracle == HARNESS_ORACLE_SURVIVORS) {
+        if (!other->is_after_loss && (is_begin || other->oracle == HARNESS_ORACLE_SURVIVORS)) {
             finding->cause_words = harness_cause_of(paths, other, finding);
             finding->cause = finding->cause_words != NULL ? (int64_t)i : -1;
         }
@@ -78,7 +80,7 @@ static void find_causes(const struct harness_paths *paths, struct harness_findin
     }
     for (size_t i = 0; i < findings->count; i++) {
         if (findings->items[i].is_after_loss && findings->items[i].cause < 0) {
-            find_missed(paths, findings, i);
+            find_earlier(paths, findings, i);
         }
     }
 }

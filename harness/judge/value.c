@@ -80,6 +80,20 @@ static bool is_posted_otherwise(const struct harness_paths *paths, const struct 
     return is_so;
 }
 
+/* A buffer that survivors start from. No step's are taken from what was recorded, and all ranks had
+ * theirs from another one. */
+static bool is_left_buffer(const struct harness_paths *paths, const struct harness_finding *b)
+{
+    return b->oracle == HARNESS_ORACLE_SURVIVORS && b->stage == HARNESS_STAGE_BUFFER &&
+           paths->plan->job.broadcast_buffers;
+}
+
+bool harness_value_is_left(const struct harness_paths *paths, const struct harness_finding *a,
+                           const struct harness_finding *b)
+{
+    return a->oracle == HARNESS_ORACLE_BUFFERS && a->step <= b->step && is_left_buffer(paths, b);
+}
+
 /* What comes out of an operation whose messages met others, from there on. All else is judged from
  * what was recorded before it; only the rank itself may go on with another buffer, or leave out the
  * rest of its step, and of later ones. */
@@ -89,7 +103,7 @@ bool harness_value_is_mixed(const struct harness_paths *paths, const struct harn
     uint64_t seq = harness_path_seq(paths, b);
 
     DDP_ASSERT(a != b);
-    if (b->oracle == HARNESS_ORACLE_JOINED) {
+    if (b->oracle == HARNESS_ORACLE_JOINED || is_left_buffer(paths, b)) {
         return true; /* after everything */
     }
     if (b->stage == HARNESS_STAGE_GRADIENT || b->oracle == HARNESS_ORACLE_GLOBAL_BATCH) {

@@ -38,6 +38,8 @@ bool harness_value_is_displaced(const struct harness_paths *paths, const struct 
 bool harness_value_is_held_by_some(const struct harness_paths *paths,
                                    const struct harness_finding *a,
                                    const struct harness_finding *b);
+bool harness_value_is_left(const struct harness_paths *paths, const struct harness_finding *a,
+                           const struct harness_finding *b);
 bool harness_value_is_received(const struct harness_paths *paths, const struct harness_finding *a,
                                const struct harness_finding *b);
 bool harness_value_is_copied_so(const struct harness_paths *paths, const struct harness_finding *a,

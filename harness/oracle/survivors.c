@@ -268,6 +268,7 @@ static void check_sent(const struct harness_emulation *e, uint32_t rank,
                        const struct harness_trace_event *post, struct harness_findings *out)
 {
     const struct ddp_event_op op = ddp_event_op_unpack(post->entry.arg[1]);
+    const char *name = "another part";
     struct harness_finding finding;
 
     if (!is_other_state(e, rank, post)) {
@@ -280,11 +281,14 @@ static void check_sent(const struct harness_emulation *e, uint32_t rank,
     finding.step = (int32_t)e->input->restored_step;
     if (op.index < e->params.count) {
         harness_finding_add_param(&finding, op.index);
+        name = e->params.items[op.index].name;
+    } else if (op.index < e->params.count + e->buffers.count) {
+        finding.stage = HARNESS_STAGE_BUFFER;
+        name = e->buffers.items[op.index - e->params.count].name;
     }
     (void)snprintf(finding.text, sizeof(finding.text),
-                   "rank %u hands out %s of the state that is not what %u steps give", rank,
-                   op.index < e->params.count ? e->params.items[op.index].name : "another part",
-                   e->input->restored_step);
+                   "rank %u hands out %.90s of the state that is not what %u steps give", rank,
+                   name, e->input->restored_step);
     harness_subject_merge(&finding, out);
 }
 

@@ -46,7 +46,9 @@ static int32_t revoked_by(const struct harness_session *session, ddp_status stat
 static void record_error(struct harness_session *session, ddp_status status)
 {
     const struct ddp_failure *failure = &session->group.failure;
-    bool is_group_failure = session->is_group && failure->status != DDP_OK;
+    /* What fails in the recovery does not fail for what the group was lost for. */
+    bool is_group_failure =
+        session->is_group && !session->is_group_lost && failure->status != DDP_OK;
     int32_t peer = is_group_failure ? failure->rank : revoked_by(session, status);
 
     ddp_recorder_event(session->env->recorder, DDP_EVENT_RANK_ERROR, (uint64_t)(uint32_t)status,

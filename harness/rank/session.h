@@ -132,6 +132,7 @@ struct harness_session {
     struct harness_rank_options own_options;
     char *own_dir;
     bool is_group, is_batch_norm_synced; /* `group`, batch_norm are there */
+    bool is_group_lost;                  /* `group` is the one that was lost, for the recovery */
     bool is_clip_early;                  /* gradients are clipped before they are reduced */
     bool is_resuming; /* of another number of ranks, and it says where samples go on */
     bool is_parted;   /* this rank has passed the last barrier */

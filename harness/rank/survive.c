@@ -143,6 +143,7 @@ static ddp_status regroup(struct harness_session *session, const struct harness_
     DDP_TRY(adopt(session, &who));
     ddp_group_fini(&session->group);
     session->is_group = false;
+    session->is_group_lost = false;
     ddp_recorder_regroup(env->recorder);
     ddp_recorder_step(env->recorder, who.first_step, 0);
     ddp_recorder_event(env->recorder, DDP_EVENT_GROUP_CHANGED, roll->member, roll->count,
@@ -167,6 +168,7 @@ ddp_status harness_session_survive(struct harness_session *session,
     ddp_recorder_event(env->recorder, DDP_EVENT_GROUP_LOST, (uint64_t)(uint32_t)status,
                        (uint64_t)(int64_t)session->group.failure.rank, session->steps_done,
                        env->recorder == NULL ? 0 : env->recorder->page->message_count, 0);
+    session->is_group_lost = true;
     harness_session_phase(session, DDP_PHASE_RECOVERY);
     status = harness_session_point(session, DDP_FAULT_POINT_RECOVERY_AGREE, NULL);
     harness_session_unwrap(session);
