@@ -116,7 +116,7 @@ static void name_nonfinite(struct harness_emulation *e)
         return;
     }
     excess->is_nonfinite = true;
-    excess->is_set = e->compare.count == 0 && e->batch_count == 0;
+    excess->is_set = harness_emulation_is_clean(e);
     excess->ranks = harness_rank_set_in(ddp_mem_pool_mem(e->sets));
     for (uint32_t r = 0; r < e->world; r++) {
         if (e->now.rows[r] > 0 && !is_finite_at(e, r, excess->param, excess->elem)) {

@@ -240,3 +240,11 @@ bool harness_emulation_is_branching(const struct harness_emulation *e)
 {
     return ref_model_is_branching(&e->input->job->model);
 }
+
+bool harness_emulation_is_clean(const struct harness_emulation *e)
+{
+    const struct harness_handover *start = e->input->start;
+
+    return e->compare.count == 0 && e->batch_count == 0 &&
+           (start == NULL || !start->is_taken || start->is_clean);
+}

@@ -33,6 +33,7 @@ struct harness_handover {
     uint32_t steps_done; /* wanted: after so many, */
     uint32_t rank;       /* this rank's */
     bool is_taken;
+    bool is_clean; /* nothing had differed until then */
     void *param, *slot[2], *buffer;
     uint64_t *taken;
 };
@@ -332,6 +333,8 @@ const struct harness_bucketing *
 harness_emulation_bucketing(const struct harness_emulation *emulation, int32_t step);
 /* Local gradients are divided before the sum, not after it. */
 bool harness_emulation_is_scaled_before(const struct harness_emulation *emulation);
+/* No value and no batch differed so far, nor before the loss that this goes on after. */
+bool harness_emulation_is_clean(const struct harness_emulation *emulation);
 /* Micro-batches that a rank's data gives in all; UINT64_MAX if it starts again each epoch. */
 uint64_t harness_emulation_batch_count(const struct harness_emulation *emulation, uint32_t rank);
 /* And those of them that the plan's steps use. */

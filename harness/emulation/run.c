@@ -141,6 +141,7 @@ static void keep_handover(struct harness_emulation *e)
     leave->taken = copy_block(e, state->taken, e->params.count * sizeof(*state->taken));
     leave->buffer = copy_block(e, (const char *)e->buffer + leave->rank * e->buffers.size_bytes,
                                e->buffers.size_bytes);
+    leave->is_clean = harness_emulation_is_clean(e);
     leave->is_taken = !e->is_out_of_memory;
 }
 

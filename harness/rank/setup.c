@@ -31,12 +31,13 @@ static ddp_status open_data(struct harness_session *session)
 }
 
 /* Point data/sampler: a fault may alter which shard this rank takes, and how many rows of it at a
- * time. */
-static ddp_status configure_sampler(struct harness_session *session)
+ * time: of those that a batch has room for, once there is one. */
+static ddp_status configure_sampler(struct harness_session *session, size_t rows)
 {
     const struct ref_shard_config *shard = &session->job.shard;
     int64_t options[] = {session->env->rank, shard->world_size, (int64_t)shard->seed,
-                         shard->is_shuffled, (int64_t)shard->batch_rows[session->env->rank]};
+                         shard->is_shuffled, (int64_t)rows};
+    const int64_t most_rows = session->features == NULL ? ROWS_MAX : (int64_t)session->batch_rows;
     int64_t most = shard->shard_size != NULL ? shard->world_size : HARNESS_WORLD_MAX;
     struct ddp_fault_context place = DDP_FAULT_CONTEXT_NONE;
 
@@ -48,7 +49,7 @@ static ddp_status configure_sampler(struct harness_session *session)
         return ddp_err_set(session->err, DDP_E_INJECTED, "the sampler could not be configured");
     }
     if (options[0] < 0 || options[0] >= options[1] || options[1] > most || options[4] < 1 ||
-        options[4] > ROWS_MAX) {
+        options[4] > most_rows) {
         return ddp_err_set(session->err, DDP_E_INVALID,
                            "a fault made the sampler one of rank %lld of %lld, %lld rows at a time",
                            (long long)options[0], (long long)options[1], (long long)options[4]);
@@ -278,12 +279,12 @@ void harness_session_unwrap(struct harness_session *session)
 }
 
 /* The new group's share of what was left of the epoch: nothing of it was used in the step that
- * comes next. */
+ * comes next. How many rows the rank takes at a time is its own, whatever its new number. */
 static ddp_status deal_again(struct harness_session *session)
 {
     session->resume =
         harness_batches_state(&session->batches, session->first_step * session->job.micro_batches);
-    DDP_TRY(configure_sampler(session));
+    DDP_TRY(configure_sampler(session, session->batch_rows));
     harness_batches_fini(&session->batches);
     DDP_TRY(harness_batches_init(&session->batches, session->env->mem, &session->sampler,
                                  session->batch_rows, session->job.shard.is_one_epoch));
@@ -331,7 +332,7 @@ ddp_status harness_session_open(struct harness_session *session,
     harness_session_phase(session, DDP_PHASE_INIT);
     DDP_TRY(harness_session_open_device(session));
     DDP_TRY(open_data(session));
-    DDP_TRY(configure_sampler(session));
+    DDP_TRY(configure_sampler(session, session->job.shard.batch_rows[session->env->rank]));
     DDP_TRY(harness_session_build_model(session));
     DDP_TRY(harness_session_warm_up(session));
     DDP_TRY(open_batches(session));
