@@ -315,6 +315,10 @@ bool harness_value_is_received(const struct harness_paths *paths, const struct h
     int64_t first_step = (int64_t)paths->plan->job.start_step;
 
     DDP_ASSERT(a->oracle != HARNESS_ORACLE_BROADCAST || a->op.is_set);
+    if (a->oracle == HARNESS_ORACLE_SURVIVORS && a->op.role == DDP_ROLE_PARAM_SYNC) {
+        return b->step == first_step &&
+               (b->stage == HARNESS_STAGE_GRADIENT || b->stage == HARNESS_STAGE_UPDATE);
+    }
     if (a->oracle != HARNESS_ORACLE_BROADCAST || !harness_path_is_of(b, a)) {
         return false;
     }

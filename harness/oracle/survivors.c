@@ -264,6 +264,65 @@ static bool is_other_state(const struct harness_emulation *e, uint32_t rank,
                post->entry.arg[4];
 }
 
+/* The model that the new group's DDP spreads from this rank, the parameters of a type one behind
+ * the other, is another one than the state's. */
+static ddp_status is_other_model(const struct harness_emulation *e, uint32_t rank,
+                                 const struct harness_trace_event *post, bool *out)
+{
+    const struct ddp_event_op op = ddp_event_op_unpack(post->entry.arg[1]);
+    const size_t size_bytes = post->entry.arg[2] * ddp_dtype_size_bytes(op.dtype);
+    size_t used_bytes = 0;
+    char salt[64];
+    char *model;
+
+    *out = false;
+    if (op.role != DDP_ROLE_PARAM_SYNC || post->entry.phase != DDP_PHASE_INIT || op.root != rank ||
+        post->entry.arg[4] == 0 || size_bytes > e->params.size_bytes) {
+        return DDP_OK;
+    }
+    model = ddp_mem_array(e->mem, size_bytes, 1);
+    if (model == NULL) {
+        return DDP_E_NOMEM;
+    }
+    for (size_t p = 0; p < e->params.count; p++) {
+        const struct harness_tensor tensor =
+            harness_layout_at(&e->params, e->input->start->param, 0, p);
+
+        if (tensor.dtype == op.dtype && tensor.size_bytes <= size_bytes - used_bytes) {
+            memcpy(model + used_bytes, tensor.data, tensor.size_bytes);
+            used_bytes += tensor.size_bytes;
+        }
+    }
+    (void)snprintf(salt, sizeof(salt), "%s/%u", ddp_coll_role_name(op.role), op.index);
+    *out = used_bytes == size_bytes &&
+           ddp_hash_tensor(model, size_bytes, ddp_hash_text(salt), NULL) != post->entry.arg[4];
+    ddp_mem_free(e->mem, model);
+    return DDP_OK;
+}
+
+static ddp_status check_model(const struct harness_emulation *e, uint32_t rank,
+                              const struct harness_trace_event *post, struct harness_findings *out)
+{
+    struct harness_finding finding;
+    bool is_other;
+
+    DDP_TRY(is_other_model(e, rank, post, &is_other));
+    if (!is_other) {
+        return DDP_OK;
+    }
+    harness_finding_init(&finding, out->mem, HARNESS_VERDICT_VALUE_CORRUPTED,
+                         HARNESS_ORACLE_SURVIVORS, HARNESS_MODE_BITWISE);
+    harness_rank_set_add(&finding.culprits, rank);
+    harness_subject_set_posted(e, post, &finding);
+    finding.step = (int32_t)e->input->restored_step;
+    (void)snprintf(finding.text, sizeof(finding.text),
+                   "the model that rank %u hands to the new group's DDP is not the one of the "
+                   "state that they share",
+                   rank);
+    harness_findings_add(out, &finding);
+    return DDP_OK;
+}
+
 static void check_sent(const struct harness_emulation *e, uint32_t rank,
                        const struct harness_trace_event *post, struct harness_findings *out)
 {
@@ -292,34 +351,41 @@ static void check_sent(const struct harness_emulation *e, uint32_t rank,
     harness_subject_merge(&finding, out);
 }
 
-bool harness_survivors_know_buffers(const struct harness_emulation *e)
+/* Some rank handed out another one of the state's tensors before this one. */
+static bool is_handed_otherwise(const struct harness_emulation *e, size_t before)
 {
-    if (e->input->start == NULL || !e->input->start->is_taken) {
-        return true;
-    }
     for (uint32_t r = 0; r < e->world; r++) {
         size_t count = 0;
         const struct harness_trace_event *const *list =
             harness_index_list(&e->index, r, DDP_EVENT_COLL_POST, &count);
 
         for (size_t i = 0; i < count; i++) {
-            if (ddp_event_op_unpack(list[i]->entry.arg[1]).index <
-                    e->params.count + e->buffers.count &&
+            if (ddp_event_op_unpack(list[i]->entry.arg[1]).index < before &&
                 is_other_state(e, r, list[i])) {
-                return false;
+                return true;
             }
         }
     }
-    return true;
+    return false;
+}
+
+bool harness_survivors_know_buffers(const struct harness_emulation *e)
+{
+    return e->input->start == NULL || !e->input->start->is_taken ||
+           !is_handed_otherwise(e, e->params.count + e->buffers.count);
 }
 
 ddp_status harness_check_survivors(const struct harness_emulation *e, struct harness_findings *out,
                                    struct ddp_err *err)
 {
+    bool is_as_shared;
+
     (void)err;
     if (e->input->start == NULL || !e->input->start->is_taken) {
         return DDP_OK;
     }
+    /* Else the model is what that rank handed out. */
+    is_as_shared = !is_handed_otherwise(e, e->params.count);
     for (uint32_t r = 0; r < e->world; r++) {
         size_t count = 0;
         const struct harness_trace_event *const *list =
@@ -327,6 +393,7 @@ ddp_status harness_check_survivors(const struct harness_emulation *e, struct har
 
         for (size_t i = 0; i < count; i++) {
             check_sent(e, r, list[i], out);
+            DDP_TRY(is_as_shared ? check_model(e, r, list[i], out) : DDP_OK);
         }
     }
     return DDP_OK;
