@@ -337,7 +337,7 @@ static void setup_rank(struct world *world, uint32_t r)
     rank->rank = r;
     rank->arg = world->config.arg;
     DDP_ASSERT(ddp_mem_pool_create(&rank->pool) == DDP_OK);
-    world->idles[r] = (struct world_idle){{&idle_ops}, world, r};
+    world->idles[r] = (struct world_idle){{&idle_ops, NULL}, world, r};
     rank->env = (struct ddp_env){.rank = r,
                                  .world_size = size,
                                  .mem = ddp_mem_pool_mem(rank->pool),
