@@ -98,6 +98,7 @@ ddp_status ddp_store_host_create(struct ddp_env *env, struct ddp_store_server *s
     store->base = (struct ddp_store){.ops = &ops, .dead_rank = -1, .is_host = true};
     store->env = env;
     store->server = server;
+    ddp_store_server_set_recorder(server, env->recorder);
     store->attendant.attend = attend;
     ddp_idle_add(env->idle, &store->attendant);
     *out = &store->base;

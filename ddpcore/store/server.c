@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "ddpcore/base/hash.h"
+#include "ddpcore/seam/link.h"
 #include "ddpcore/store/wire.h"
 
 #define KEY_CHAINS 256u
@@ -37,6 +38,7 @@ struct client {
 
 struct ddp_store_server {
     struct ddp_mem *mem;
+    struct ddp_recorder *recorder; /* of the rank that has the server, or NULL */
     int listen_fd;
     int epoll_fd;
     struct client *clients;
@@ -81,6 +83,11 @@ int ddp_store_server_fd(const struct ddp_store_server *server)
     return server->epoll_fd;
 }
 
+void ddp_store_server_set_recorder(struct ddp_store_server *server, struct ddp_recorder *recorder)
+{
+    server->recorder = recorder;
+}
+
 bool ddp_store_server_is_exhausted(const struct ddp_store_server *server)
 {
     return server->is_exhausted;
@@ -93,6 +100,16 @@ static void close_client(struct client *client)
         client->asked = NULL;
         (void)close(client->fd);
     }
+}
+
+/* A call on the connection failed here, or nothing of what came makes sense. Recorded before the
+ * client can see it: whose record is first, its calls failed. Which rank it is was never said. */
+static void break_client(struct ddp_store_server *server, struct client *client, enum ddp_link why,
+                         int error)
+{
+    ddp_recorder_event(server->recorder, DDP_EVENT_LINK_LOST, UINT64_MAX, (uint64_t)why,
+                       (uint64_t)error, 0, 0);
+    close_client(client);
 }
 
 static void free_closed(struct ddp_store_server *server)
@@ -114,11 +131,16 @@ static void free_closed(struct ddp_store_server *server)
 /* Send what is left of the response; while some is, the client's requests are not read. */
 static void flush_client(struct ddp_store_server *server, struct client *client)
 {
-    bool is_writing =
-        !ddp_store_flush(client->fd, client->out, client->out_bytes, &client->out_sent);
+    const ddp_status status =
+        ddp_store_flush(client->fd, client->out, client->out_bytes, &client->out_sent);
+    const bool is_writing = status == DDP_PENDING;
     struct epoll_event event = {.events = is_writing ? EPOLLOUT : EPOLLIN, .data.ptr = client};
 
     DDP_ASSERT(client->out_sent <= client->out_bytes);
+    if (status < DDP_OK) {
+        break_client(server, client, DDP_LINK_RESET, errno);
+        return;
+    }
     if (!is_writing) {
         client->out_bytes = 0;
         client->out_sent = 0;
@@ -126,7 +148,7 @@ static void flush_client(struct ddp_store_server *server, struct client *client)
     if (client->is_writing != is_writing) {
         client->is_writing = is_writing;
         if (epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, client->fd, &event) != 0) {
-            close_client(client);
+            break_client(server, client, DDP_LINK_RESET, errno);
         }
     }
 }
@@ -332,7 +354,7 @@ static void serve_frames(struct ddp_store_server *server, struct client *client)
             return;
         }
         if (size_bytes > DDP_STORE_REQUEST_MAX || !parse(client->in, size_bytes, &request)) {
-            close_client(client);
+            break_client(server, client, DDP_LINK_DAMAGED, 0);
             return;
         }
         serve(server, client, ddp_store_get_u32(client->in + 4), &request);
@@ -351,6 +373,9 @@ static void handle_client(struct ddp_store_server *server, struct client *client
         flush_client(server, client);
     } else if (ddp_store_fill(client->fd, client->in, sizeof(client->in), &client->in_bytes) ==
                DDP_E_IO) {
+        if (errno != 0) {
+            break_client(server, client, DDP_LINK_RESET, errno);
+        }
         close_client(client);
     }
     serve_frames(server, client);
@@ -377,7 +402,7 @@ static void accept_clients(struct ddp_store_server *server)
         server->clients = client;
         event.data.ptr = client;
         if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-            close_client(client);
+            break_client(server, client, DDP_LINK_RESET, errno);
         }
     }
 }

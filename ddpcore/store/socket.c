@@ -11,7 +11,7 @@
 
 #define BACKLOG 1024
 
-bool ddp_store_flush(int fd, const uint8_t *data, size_t size_bytes, size_t *sent_bytes)
+ddp_status ddp_store_flush(int fd, const uint8_t *data, size_t size_bytes, size_t *sent_bytes)
 {
     DDP_ASSERT(*sent_bytes <= size_bytes);
     while (*sent_bytes < size_bytes) {
@@ -20,10 +20,10 @@ bool ddp_store_flush(int fd, const uint8_t *data, size_t size_bytes, size_t *sen
         if (sent > 0) {
             *sent_bytes += (size_t)sent;
         } else if (errno != EINTR) {
-            return errno != EAGAIN;
+            return errno == EAGAIN ? DDP_PENDING : DDP_E_IO;
         }
     }
-    return true;
+    return DDP_OK;
 }
 
 ddp_status ddp_store_fill(int fd, uint8_t *data, size_t capacity_bytes, size_t *filled_bytes)

@@ -115,7 +115,9 @@ ddp_status ddp_store_barrier(struct ddp_env *env, struct ddp_store *store, const
 
 const char *ddp_store_error_text(const struct ddp_store *store, ddp_status status)
 {
-    return status == DDP_E_IO && store->lost[0] != '\0' ? store->lost : ddp_status_text(status);
+    const bool is_lost = status == DDP_E_IO || status == DDP_E_PEER_DIED;
+
+    return is_lost && store->lost[0] != '\0' ? store->lost : ddp_status_text(status);
 }
 
 static ddp_status enroll(struct ddp_env *env, struct ddp_store *store, const char *group,

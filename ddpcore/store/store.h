@@ -24,7 +24,8 @@ extern "C" {
 
 struct ddp_store;
 /* Errors of all calls: E_NOMEM, E_INVALID (a key or a value that is too long), and of the client,
- * when the server is gone: E_PEER_DIED (a rank had it: store->dead_rank), else E_IO. */
+ * when the server is gone: E_PEER_DIED (a rank had it: store->dead_rank, which event link.lost
+ * says, too), else E_IO. */
 struct ddp_store_ops {
     /* Set a key. Re-call with the same arguments until not PENDING. */
     ddp_status (*set)(struct ddp_store *store, const char *key, const void *value,
@@ -45,7 +46,8 @@ struct ddp_store_ops {
 struct ddp_store {
     const struct ddp_store_ops *ops;
     int32_t dead_rank; /* valid after E_PEER_DIED, else -1 */
-    char lost[160];    /* after E_IO: the call that failed, where, and why; "": not known */
+    char lost[160];    /* after E_IO, and when the rank that hosts it is lost: the call that failed,
+                        * where, and why; "": not known */
     bool is_host;      /* this process serves the others while it waits: it leaves barriers last */
 };
 

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "ddpcore/seam/link.h"
 #include "ddpcore/store/wire.h"
 
 #define ADDRESSES_MAX 8u
@@ -24,6 +25,7 @@ struct tcp_store {
     struct ddp_store base;
     struct ddp_env *env;
     int32_t host_rank; /* -1: none */
+    bool is_host_lost; /* and recorded to be */
     int fd;            /* -1: none */
     char place[96];    /* address and port, as they were given */
     struct address addresses[ADDRESSES_MAX];
@@ -101,9 +103,32 @@ static void tcp_hint(struct ddp_store *base, struct ddp_idle_hint *hint)
     hint->fd_events = store->request_sent == store->request_bytes ? POLLIN : POLLIN | POLLOUT;
 }
 
-static bool flush(struct tcp_store *store)
+/* With the rank that had it, if one had: of that rank, only this connection is known to be gone.
+ * call failed with this error; 0: recv, and the connection was closed. */
+static ddp_status server_is_gone(struct tcp_store *store, const char *call, int error)
 {
-    return ddp_store_flush(store->fd, store->request, store->request_bytes, &store->request_sent);
+    (void)snprintf(store->base.lost, sizeof(store->base.lost), "store at %s: %s: %s", store->place,
+                   call, error != 0 ? strerror(error) : "the connection was closed");
+    if (store->host_rank < 0) {
+        return DDP_E_IO;
+    }
+    if (!store->is_host_lost) {
+        ddp_recorder_event(store->env->recorder, DDP_EVENT_LINK_LOST, (uint64_t)store->host_rank,
+                           (uint64_t)(error == 0 ? DDP_LINK_ENDED : DDP_LINK_RESET),
+                           (uint64_t)error, 0, 0);
+    }
+    store->is_host_lost = true;
+    store->base.dead_rank = store->host_rank;
+    return DDP_E_PEER_DIED;
+}
+
+/* PENDING: not all of the request has left. */
+static ddp_status flush(struct tcp_store *store)
+{
+    ddp_status status =
+        ddp_store_flush(store->fd, store->request, store->request_bytes, &store->request_sent);
+
+    return status == DDP_E_IO ? server_is_gone(store, "send", errno) : status;
 }
 
 /* Make this the request under way, unless it is already. PENDING: an older request that nobody
@@ -125,8 +150,8 @@ static ddp_status place_request(struct tcp_store *store, const struct ddp_store_
     if (store->has_request && memcmp(frame, store->request, size_bytes) == 0) {
         return DDP_OK;
     }
-    if (store->has_request && !flush(store)) {
-        return DDP_PENDING;
+    if (store->has_request) {
+        DDP_TRY(flush(store));
     }
     ddp_store_put_u32(frame + 4, ++store->id);
     memcpy(store->request, frame, size_bytes);
@@ -191,15 +216,6 @@ static ddp_status take_response(struct tcp_store *store, uint8_t *payload,
     return status;
 }
 
-/* With the rank that had it, if one had. error: of recv; 0: it closed the connection. */
-static ddp_status server_is_gone(struct tcp_store *store, int error)
-{
-    (void)snprintf(store->base.lost, sizeof(store->base.lost), "store at %s: recv: %s",
-                   store->place, error != 0 ? strerror(error) : "the connection was closed");
-    store->base.dead_rank = store->host_rank;
-    return store->host_rank >= 0 ? DDP_E_PEER_DIED : DDP_E_IO;
-}
-
 /* out: uint8_t[DDP_STORE_VALUE_BYTES_MAX] for the response's payload. */
 static ddp_status ask(struct ddp_store *base, enum ddp_store_op op, const char *key,
                       const void *payload, size_t payload_bytes, uint8_t *out, size_t *out_bytes)
@@ -211,12 +227,15 @@ static ddp_status ask(struct ddp_store *base, enum ddp_store_op op, const char *
     DDP_TRY(ddp_store_request_init(&request, op, key, payload, payload_bytes));
     DDP_TRY(place_request(store, &request));
     DDP_ASSERT(store->has_request && store->fd >= 0);
-    (void)flush(store);
+    status = flush(store);
+    if (status < DDP_OK) {
+        return status;
+    }
     do {
         status = ddp_store_fill(store->fd, store->response, sizeof(store->response),
                                 &store->response_bytes);
         if (status == DDP_E_IO) {
-            return server_is_gone(store, errno);
+            return server_is_gone(store, "recv", errno);
         }
         DDP_TRY(status);
         status = take_response(store, out, out_bytes);

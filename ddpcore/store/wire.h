@@ -81,9 +81,15 @@ DDP_MUST_USE ddp_status ddp_store_server_answer(struct ddp_store_server *server,
  * whoever has the server must not go on either. */
 bool ddp_store_server_is_exhausted(const struct ddp_store_server *server);
 
-/* Write as much as the socket takes. False: more is left. True, too, if the other side is gone:
- * the next _fill says so. */
-bool ddp_store_flush(int fd, const uint8_t *data, size_t size_bytes, size_t *sent_bytes);
+/* Whoever has the server is a rank: a connection that breaks is in its record (event link.lost),
+ * since the rank at its other end takes this one for dead. recorder: of the rank; it outlives the
+ * server. */
+void ddp_store_server_set_recorder(struct ddp_store_server *server, struct ddp_recorder *recorder);
+
+/* Write as much as the socket takes. PENDING: more is left. E_IO: the call failed, and errno says
+ * why. */
+DDP_MUST_USE ddp_status ddp_store_flush(int fd, const uint8_t *data, size_t size_bytes,
+                                        size_t *sent_bytes);
 /* Read what is there, up to capacity. PENDING: nothing now. E_IO: the other side is gone,
  * and errno says why, or is 0 if it closed the connection. */
 DDP_MUST_USE ddp_status ddp_store_fill(int fd, uint8_t *data, size_t capacity_bytes,

@@ -308,8 +308,7 @@ static bool is_failed_beside(const struct harness_paths *paths, const struct har
 static bool is_unmet(const struct harness_paths *paths, const struct harness_finding *a,
                      const struct harness_finding *b)
 {
-    bool is_told =
-        b->verdict == HARNESS_VERDICT_HANG_RECOVERY; /* to end, where it is not blocked */
+    bool is_told = b->verdict == HARNESS_VERDICT_HANG_RECOVERY; /* to end, unless it is blocked */
     bool is_waiting =
         b->verdict == HARNESS_VERDICT_HANG_CYCLE ||
         (is_told && b->phase <= (int32_t)DDP_PHASE_INIT) ||
@@ -318,6 +317,21 @@ static bool is_unmet(const struct harness_paths *paths, const struct harness_fin
     (void)paths;
     return is_own_failure(a) && is_waiting && !b->op.is_set && !harness_path_is_common(a, b) &&
            (b->step < 0 || harness_path_is_in_time(a, b));
+}
+
+/* A rank lost one that lived while they met, and left: both wait, or wait for it. */
+static bool is_cut_off(const struct harness_paths *paths, const struct harness_finding *a,
+                       const struct harness_finding *b)
+{
+    const bool is_waiting =
+        b->verdict == HARNESS_VERDICT_HANG_CYCLE || b->verdict == HARNESS_VERDICT_HANG_RECOVERY ||
+        (b->verdict == HARNESS_VERDICT_HANG_NOT_JOINED &&
+         (harness_rank_set_is_empty(&b->culprits) || harness_path_is_common(a, b)));
+
+    (void)paths;
+    return a->oracle == HARNESS_ORACLE_USAGE && a->verdict == HARNESS_VERDICT_CRASH_EXITED &&
+           a->status == DDP_OK && is_waiting && a->phase <= DDP_PHASE_INIT &&
+           b->phase <= DDP_PHASE_INIT;
 }
 
 /* Two are told to be rank 0, which hosts the store: one of them finds its port in use. */
@@ -449,6 +463,7 @@ static const struct {
     {KIND_FAILURE, KIND_FAILURE, is_failed_beside, "it failed in a collective with that rank"},
     {KIND_FAILURE, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_FAILURE, KIND_WAIT, is_unmet, "that rank did not come any more"},
+    {KIND_FAILURE, KIND_WAIT, is_cut_off, "a connection broke while they met"},
     {KIND_WAIT, KIND_WAIT, is_held_up, "its device holds the others up"},
     {KIND_WAIT, KIND_WAIT, is_seen_live, "the same wait"},
     {KIND_WAIT, KIND_WAIT, is_given_up, "the others gave up waiting for it"},

@@ -92,10 +92,14 @@ bool harness_graph_has_edge(const struct harness_cut *cut, uint32_t rank, uint32
         return false;
     }
     /* Ranks wait at the store for those that have not come there yet: neither for ranks in a later
-     * phase, nor for one that waits at the store too. */
+     * phase, nor for one that waits at the store too; nor, while a group forms, for one that has
+     * it. */
     return !harness_graph_is_over(cut, other) &&
            harness_graph_phase(cut, other) <= harness_graph_phase(cut, rank) &&
-           !(harness_graph_is_waiting(cut, other) && cut->pages[other].wait_kind == DDP_WAIT_STORE);
+           !(harness_graph_is_waiting(cut, other) &&
+             cut->pages[other].wait_kind == DDP_WAIT_STORE) &&
+           !(harness_graph_phase(cut, rank) <= DDP_PHASE_INIT &&
+             cut->pages[other].seq_posted > page->seq_posted);
 }
 
 bool harness_graph_has_waiter(const struct harness_cut *cut, uint32_t rank)

@@ -71,14 +71,16 @@ void harness_model_check_config(const struct harness_emulation *emulation,
  * E_NOMEM. */
 DDP_MUST_USE ddp_status harness_model_check_logged(const struct harness_emulation *emulation,
                                                    struct harness_findings *out);
-/* The rank ended with an error of its own and lost nobody before: it closed its connections, though
- * it recorded its end only then, and whoever calls it dead is right. */
-bool harness_usage_gave_up(const struct harness_emulation *emulation, uint32_t rank);
+/* The rank ended with an error of its own, by or soon after time_ns, and lost nobody before: it
+ * closed its connections, though it recorded its end only then, and whoever calls it dead is right.
+ */
+bool harness_usage_gave_up(const struct harness_emulation *emulation, uint32_t rank,
+                           uint64_t time_ns);
 /* usage_links.c: the part about connections that broke between ranks that live; false: none did.
- * ends: the ranks of the one that broke first. */
+ * ends: the rank at which the first one broke, and all whom it lost so. */
 bool harness_usage_check_links(const struct harness_emulation *emulation,
                                const struct harness_rank_set *victims, struct harness_findings *out,
-                               uint32_t ends[2]);
+                               struct harness_rank_set *out_ends);
 
 /* reduction_posted.c: the part of the reduction oracle about job.posts. */
 /* Flags of gradients that are not finite. */

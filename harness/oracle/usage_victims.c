@@ -12,7 +12,7 @@ struct victims {
     struct harness_rank_set ranks; /* all of them */
     struct harness_rank_set named; /* whom they name */
     struct harness_rank_set alive; /* of these, whom they called dead before it was */
-    bool is_nobody_named;          /* by one of them */
+    bool is_nobody_named; /* by one of them: as by who has lost the rank that has the store */
 };
 
 static bool is_blamed(const struct harness_findings *out, uint32_t rank)
@@ -51,7 +51,7 @@ static bool is_over_at(const struct harness_emulation *e, uint32_t rank, uint64_
 {
     const struct harness_trace_event *end = harness_index_end(&e->index, rank);
 
-    return end == NULL || end->entry.time_ns <= time_ns || harness_usage_gave_up(e, rank);
+    return end == NULL || end->entry.time_ns <= time_ns || harness_usage_gave_up(e, rank, time_ns);
 }
 
 /* A rank that ended with PEER_DIED or REVOKED, and the peer of its first error. */
@@ -139,19 +139,19 @@ void harness_usage_check_victims(const struct harness_emulation *e, struct harne
                               .named = harness_rank_set_in(out->mem),
                               .alive = harness_rank_set_in(out->mem)};
     struct harness_finding finding;
-    uint32_t ends[2];
-    bool is_link;
+    struct harness_rank_set ends = harness_rank_set_in(out->mem);
     char ranks[96];
 
     for (uint32_t r = 0; r < e->world; r++) {
         note_victim(e, r, &victims);
     }
-    is_link = !harness_rank_set_is_empty(&victims.alive) &&
-              harness_usage_check_links(e, &victims.ranks, out, ends);
+    if (!harness_rank_set_is_empty(&victims.alive) || victims.is_nobody_named) {
+        (void)harness_usage_check_links(e, &victims.ranks, out, &ends);
+    }
     for (uint32_t i = 0; i < harness_rank_set_count(&victims.named); i++) {
         uint32_t named = harness_rank_set_at(&victims.named, i);
 
-        if (!is_link || (named != ends[0] && named != ends[1])) {
+        if (!harness_rank_set_has(&ends, named)) {
             check_named(e, &victims, named, out);
         }
     }

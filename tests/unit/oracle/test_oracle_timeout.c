@@ -76,19 +76,22 @@ CT_TEST(oracle_timeout, blames_who_comes_late)
 }
 
 /* Rank 1's time was up while it joined, or in training; rank 0 sees that it leaves, before its own
- * is up, and calls it dead. Whether that is a connection that broke. */
-static void check_break(enum ddp_phase phase, bool is_expected)
+ * is up, and calls it dead: so much later rank 1 says why it left. Whether that is a connection
+ * that broke. */
+static void check_break(enum ddp_phase phase, uint64_t later_ns, bool is_expected)
 {
     const enum ddp_event kinds[] = {DDP_EVENT_LINK_LOST, DDP_EVENT_RANK_ERROR, DDP_EVENT_RANK_END};
     struct harness_rank_set victims;
     struct harness_findings found;
     struct waits waits;
-    uint32_t ends[2];
+    struct harness_rank_set ends;
 
     waits_open(&waits);
     for (uint32_t i = 0; i < 3; i++) {
-        struct ddp_event_entry entry = {
-            .index = 1, .time_ns = 10 + i, .phase = (uint8_t)phase, .event = (uint8_t)kinds[i]};
+        struct ddp_event_entry entry = {.index = 1,
+                                        .time_ns = 10 + later_ns + i,
+                                        .phase = (uint8_t)phase,
+                                        .event = (uint8_t)kinds[i]};
 
         if (i > 0) {
             entry.arg[0] = (uint64_t)(int64_t)DDP_E_TIMEOUT;
@@ -105,14 +108,107 @@ static void check_break(enum ddp_phase phase, bool is_expected)
     CT_REQUIRE_OK(harness_index_build(waits.e.mem, &waits.trace, &waits.e.index));
     harness_findings_init(&found, waits.e.mem);
     victims = harness_rank_set_in(waits.e.mem);
-    CT_CHECK(harness_usage_check_links(&waits.e, &victims, &found, ends) == is_expected);
+    ends = harness_rank_set_in(waits.e.mem);
+    CT_CHECK(harness_usage_check_links(&waits.e, &victims, &found, &ends) == is_expected);
+    CT_CHECK_EQ_U64(harness_rank_set_count(&ends), is_expected ? 2 : 0);
+    ddp_mem_pool_destroy(waits.pool);
+}
+
+/* Rank 1 ends because of another rank, and closes its connections as it does: rank 0 loses it,
+ * behind a connection that broke at rank 1's store, or not. Whether one broke between ranks that
+ * live. */
+static void check_parting(uint64_t teardown_ns, bool is_at_store, uint64_t lost_ns,
+                          uint32_t expected_count)
+{
+    const struct ddp_event_entry events[] = {
+        {.time_ns = lost_ns, .event = DDP_EVENT_LINK_LOST, .arg = {1, DDP_LINK_ENDED}},
+        {.time_ns = 10, .event = DDP_EVENT_LINK_LOST, .arg = {UINT64_MAX, DDP_LINK_RESET}},
+        {.time_ns = teardown_ns, .event = DDP_EVENT_PHASE, .arg = {DDP_PHASE_TEARDOWN}},
+        {.time_ns = UINT64_C(5000000000), /* it says that rank 2 had died */
+         .event = DDP_EVENT_RANK_END,
+         .arg = {(uint64_t)(int64_t)DDP_E_PEER_DIED}}};
+    struct harness_rank_set victims, ends;
+    struct harness_findings found;
+    struct waits waits;
+
+    waits_open(&waits);
+    for (uint32_t i = 0; i < 5; i++) { /* of rank 0 the first, of rank 1 the others; both end */
+        struct ddp_event_entry entry = events[i < 4 ? i : 3];
+
+        entry.index = 1;
+        if (i != 1 || is_at_store) {
+            CT_REQUIRE_OK(harness_trace_add_ring(&waits.trace, i % 4 > 0, &entry, 1, 1));
+        }
+    }
+    waits.input = (struct harness_emulation_input){.trace = &waits.trace};
+    waits.e = (struct harness_emulation){
+        .input = &waits.input, .mem = ddp_mem_pool_mem(waits.pool), .world = RANKS};
+    CT_REQUIRE_OK(harness_index_build(waits.e.mem, &waits.trace, &waits.e.index));
+    harness_findings_init(&found, waits.e.mem);
+    victims = harness_rank_set_in(waits.e.mem);
+    ends = harness_rank_set_in(waits.e.mem);
+    (void)harness_usage_check_links(&waits.e, &victims, &found, &ends);
+    CT_CHECK_EQ_U64(found.count, expected_count);
+    if (expected_count == 1) {
+        CT_CHECK(harness_rank_set_has(&found.items[0].culprits, is_at_store ? 1 : 0));
+    }
+    ddp_mem_pool_destroy(waits.pool);
+}
+
+CT_TEST(oracle_timeout, whoever_ends_breaks_no_connection)
+{
+    check_parting(20, false, 20, 0);
+    check_parting(21, false, 20, 1);
+}
+
+/* What broke at its store was another rank's end, if rank 0 loses it only as it ends itself, or
+ * much later. */
+CT_TEST(oracle_timeout, who_has_the_store_lost_the_one_that_lost_it_next)
+{
+    check_parting(30, true, 20, 1);
+    check_parting(20, true, 20, 0);
+}
+
+/* Calls of rank 1 on both its connections fail: whichever of the others is called dead, it is of
+ * that. */
+CT_TEST(oracle_timeout, all_that_a_rank_loses_is_one_break)
+{
+    struct harness_rank_set victims, ends;
+    struct harness_findings found;
+    struct waits waits;
+
+    waits_open(&waits);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        struct ddp_event_entry entries[] = {
+            {.index = 1, .time_ns = 10, .event = DDP_EVENT_LINK_LOST, .arg = {2, DDP_LINK_RESET}},
+            {.index = 2, .time_ns = 11, .event = DDP_EVENT_LINK_LOST, .arg = {0, DDP_LINK_RESET}}};
+        const struct ddp_event_entry end = {
+            .index = 1, .time_ns = 20, .event = DDP_EVENT_RANK_END, .arg = {0}};
+
+        if (r == 1) {
+            CT_REQUIRE_OK(harness_trace_add_ring(&waits.trace, r, entries, 2, 2));
+        }
+        CT_REQUIRE_OK(harness_trace_add_ring(&waits.trace, r, &end, 1, 1));
+    }
+    waits.input = (struct harness_emulation_input){.trace = &waits.trace};
+    waits.e = (struct harness_emulation){
+        .input = &waits.input, .mem = ddp_mem_pool_mem(waits.pool), .world = RANKS};
+    CT_REQUIRE_OK(harness_index_build(waits.e.mem, &waits.trace, &waits.e.index));
+    harness_findings_init(&found, waits.e.mem);
+    victims = harness_rank_set_in(waits.e.mem);
+    ends = harness_rank_set_in(waits.e.mem);
+    CT_CHECK(harness_usage_check_links(&waits.e, &victims, &found, &ends));
+    CT_CHECK_EQ_U64(harness_rank_set_count(&ends), RANKS);
+    CT_CHECK(found.count == 1 && harness_rank_set_count(&found.items[0].culprits) == 1 &&
+             harness_rank_set_has(&found.items[0].culprits, 1));
     ddp_mem_pool_destroy(waits.pool);
 }
 
 CT_TEST(oracle_timeout, whoever_leaves_when_its_time_is_up_breaks_no_connection)
 {
-    check_break(DDP_PHASE_INIT, false);
-    check_break(DDP_PHASE_BACKWARD, true);
+    check_break(DDP_PHASE_INIT, 0, false);
+    check_break(DDP_PHASE_INIT, UINT64_C(2000000000), true); /* it had not left then */
+    check_break(DDP_PHASE_BACKWARD, 0, true);
 }
 
 /* Not a rank that has not come so far because it waits in an earlier one, for the same rank. */
