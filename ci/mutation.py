@@ -106,6 +106,13 @@ ON_STANDIN = ["ddpcore/collective/queue.c", "ddpcore/collective/control.c", "ddp
               "harness/monitor/position.c", "harness/monitor/cut_print.c", "harness/oracle/happens_before.c",
               "harness/oracle/tree_check.c", "harness/sums/tree.c", "harness/sums/tree_run.c", "harness/sums/tree_set.c"]
 STANDIN = ["async_error", "sigkill_after_launch", "slow_kernel"]
+# Of the scenarios that were not written for a card, those that reach a file there otherwise than on CPUs.
+ON_STANDIN_TOO = {
+    "ddpcore/ddp/join.c": ["uneven/join", "uneven/join_buffers", "uneven/join_final_model", "uneven/join_micro_batches"],
+    "ddpcore/ddp/loader.c": ["equivalence/loader", "crash/loader_worker"],
+    "ddpcore/ddp/scaler.c": ["scaler/healthy", "scaler/flag"], "ddpcore/ddp/clip.c": ["trainer/healthy"],
+    "ddpcore/ddp/view.c": ["unused/view_by_rank"],
+}
 # What only a program of somebody else's can be found with: canaries of its judge, and a few others (guest/c*.yaml).
 ON_GUEST = ["harness/judge/expect.c", "harness/judge/judge.c"]
 GUESTS = ["ddprove_guest_trainer", "ddprove_guest_model_trainer"]
@@ -585,12 +592,15 @@ def sanitizer_report(folder):
     return said
 
 
-def on_standin(program, folder, build):
-    """As run(), of scenarios/device on stand-ins. build(program) links the mutant so."""
+def on_standin(path, program, folder, build):
+    """As run(), of scenarios/device on stand-ins, or of those of ON_STANDIN_TOO. build(program) links the mutant so."""
     program += "_standin"
     if not build(program):
         return None
     options = ["--driver", "proc", "-j", "8"]
+    if path in ON_STANDIN_TOO:
+        names = [os.path.join(SCENARIOS, f"{name}.yaml") for name in ON_STANDIN_TOO[path]]
+        return run(program, folder, [*names, "--device", "cuda", "--ranks-per-gpu", "64", *options], CELL_SECONDS * 3)
     names = [os.path.join(SCENARIOS, "device", f"{name}.yaml") for name in STANDIN]
     found = run(program, folder, [*names, *options], CELL_SECONDS * 3)
     for script, names in standin_said.RUNS if found is None else []:
@@ -686,9 +696,9 @@ def judge(path, program, folder, scenarios, sanitize, standin, records, plugins)
         files = sorted(glob.glob(os.path.join(SCENARIOS, "guest/c*.yaml")))
         stages.append(("scenario", lambda words=[*files, "--driver", "proc", "-j", "4"]:
                        run(program, folder, words, CELL_SECONDS * 3)))
-    if path in ON_STANDIN and standin is not None:
+    if (path in ON_STANDIN or path in ON_STANDIN_TOO) and standin is not None:
         is_reached = True
-        stages.append(("scenario", lambda: on_standin(program, folder, standin)))
+        stages.append(("scenario", lambda: on_standin(path, program, folder, standin)))
     if in_sanitizer is not None:
         stages.append(("scenario", lambda: sanitized(program, folder, in_sanitizer, sanitize)))
     noticed = None

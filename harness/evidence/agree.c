@@ -105,7 +105,8 @@ static void check_death(const struct harness_emulation *e, uint32_t rank, struct
 static bool is_step_right(const struct ddp_event_entry *sent)
 {
     return sent->arg[2] == sent->step || sent->phase == DDP_PHASE_RECOVERY ||
-           sent->phase == DDP_PHASE_PROBE;
+           sent->phase == DDP_PHASE_PROBE ||
+           (sent->phase == DDP_PHASE_INIT && sent->arg[2] == 0); /* of that new group */
 }
 
 /* The rank that a revocation names says that it sent it. PyTorch's ranks revoke nothing: the engine

@@ -71,6 +71,11 @@ void harness_model_check_config(const struct harness_emulation *emulation,
  * E_NOMEM. */
 DDP_MUST_USE ddp_status harness_model_check_logged(const struct harness_emulation *emulation,
                                                    struct harness_findings *out);
+/* What a rank did that reported this status. */
+enum harness_verdict harness_usage_verdict_of(ddp_status status);
+/* The rank was at its end by then, or before: it closes its connections there. */
+bool harness_usage_is_leaving(const struct harness_emulation *emulation, uint32_t rank,
+                              uint64_t time_ns);
 /* The rank ended with an error of its own, by or soon after time_ns, and lost nobody before: it
  * closed its connections, though it recorded its end only then, and whoever calls it dead is right.
  */

@@ -166,6 +166,51 @@ static void blame_others(const struct roll *roll, uint32_t rank)
     harness_findings_add(roll->out, &finding);
 }
 
+/* The error of its own with which the rank ended once it had lost its group; OK: it only learned of
+ * others, or was in time for nothing. */
+static ddp_status failure_after(const struct roll *roll, uint32_t rank)
+{
+    const struct harness_trace_event *lost = roll->parting->by_rank[rank].lost;
+
+    for (size_t i = 0; i < roll->trace->event_count; i++) {
+        const struct harness_trace_event *event = &roll->trace->events[i];
+        const ddp_status status = harness_index_status(event->entry.arg[0]);
+
+        if (lost != NULL && event->rank == rank && event->entry.event == DDP_EVENT_RANK_ERROR &&
+            event->entry.index > lost->entry.index && status != DDP_E_PEER_DIED &&
+            status != DDP_E_REVOKED && status != DDP_E_TIMEOUT && status != DDP_E_MEMBER) {
+            return status;
+        }
+    }
+    return DDP_OK;
+}
+
+static bool is_any_failed_after(const struct roll *roll)
+{
+    for (uint32_t r = 0; r < roll->parting->world_size; r++) {
+        if (failure_after(roll, r) != DDP_OK) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* It failed by itself before it was in a new group: a group that has it as a member tells of that.
+ */
+static void blame_failed(const struct roll *roll, uint32_t rank, ddp_status status)
+{
+    struct harness_finding finding;
+
+    begin(roll, harness_usage_verdict_of(status), rank, &finding);
+    finding.status = status;
+    finding.step = (int32_t)roll->parting->by_rank[rank].lost->entry.step;
+    (void)snprintf(finding.text, sizeof(finding.text),
+                   "rank %" PRIu32 " has lost its group, and failed as it went to join a new one: "
+                   "it reported %s",
+                   rank, ddp_status_name(status));
+    harness_findings_add(roll->out, &finding);
+}
+
 /* It lives, has lost its group, and is in no new one. Whoever is known to have been dead or stopped
  * meanwhile is rightly left out. */
 static void check_left_out(const struct roll *roll, uint32_t rank)
@@ -174,11 +219,21 @@ static void check_left_out(const struct roll *roll, uint32_t rank)
     const bool is_member = harness_parting_member(parting, rank) != UINT32_MAX;
     const struct harness_parting_rank *self = &parting->by_rank[rank];
     const enum harness_end_how how = roll->trace->ends[rank].how;
+    const ddp_status failed = failure_after(roll, rank);
     struct harness_finding finding;
 
     if (self->lost == NULL || self->changed != NULL || is_blamed(roll, rank) ||
         (how != HARNESS_END_EXITED && (how != HARNESS_END_REAPED || is_hang_known(roll)))) {
         return;
+    }
+    if (failed != DDP_OK) {
+        if (!is_member) {
+            blame_failed(roll, rank, failed);
+        }
+        return;
+    }
+    if (!parting->is_set && is_any_failed_after(roll)) {
+        return; /* it waits for that one */
     }
     if (parting->is_set && !is_member && !is_time_over(roll)) {
         blame_others(roll, rank);

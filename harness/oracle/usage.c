@@ -45,6 +45,16 @@ static const struct {
     {DDP_E_OVERFLOW, HARNESS_VERDICT_CRASH_EXITED, "a capacity was exceeded"},
 };
 
+enum harness_verdict harness_usage_verdict_of(ddp_status status)
+{
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        if (rules[i].status == status) {
+            return rules[i].verdict;
+        }
+    }
+    return HARNESS_VERDICT_CRASH_EXITED;
+}
+
 /* Everything that ranks reported with one status. */
 struct reports {
     bool is_any;

@@ -20,22 +20,29 @@ static const char *const meanings[DDP_LINK_COUNT] = {
 #undef X
 };
 
-/* The rank recorded something after this time: it was no process that had died. Nor did it end,
- * when it closes its connections: that of a store has no farewell. */
-static bool is_alive_after(const struct harness_emulation *e, uint32_t rank, uint64_t time_ns)
+bool harness_usage_is_leaving(const struct harness_emulation *e, uint32_t rank, uint64_t time_ns)
 {
-    const struct harness_trace_event *end = harness_index_end(&e->index, rank);
     size_t count = 0;
     const struct harness_trace_event *const *list =
         harness_index_list(&e->index, rank, DDP_EVENT_PHASE, &count);
 
     for (size_t i = 0; i < count; i++) {
         if (list[i]->entry.arg[0] == DDP_PHASE_TEARDOWN && list[i]->entry.time_ns <= time_ns) {
-            return false;
+            return true;
         }
     }
-    return end != NULL ? end->entry.time_ns > time_ns
-                       : e->input->trace->ends[rank].how == HARNESS_END_REAPED;
+    return false;
+}
+
+/* The rank recorded something after this time: it was no process that had died. Nor was it at its
+ * end, where it closes its connections: that of a store has no farewell. */
+static bool is_alive_after(const struct harness_emulation *e, uint32_t rank, uint64_t time_ns)
+{
+    const struct harness_trace_event *end = harness_index_end(&e->index, rank);
+
+    return !harness_usage_is_leaving(e, rank, time_ns) &&
+           (end != NULL ? end->entry.time_ns > time_ns
+                        : e->input->trace->ends[rank].how == HARNESS_END_REAPED);
 }
 
 /* Its first error was before there was a group that it could have revoked. */

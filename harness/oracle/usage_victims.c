@@ -45,13 +45,14 @@ static bool is_dead(const struct harness_emulation *e, uint32_t rank)
     return how != HARNESS_END_REAPED && harness_index_end(&e->index, rank) == NULL;
 }
 
-/* The rank may have been dead at that time: it had recorded its end, or never did. One that the
- * launcher ended may be seen to die, too. */
+/* The rank may have been dead at that time: it was about to record its end, or never did. One that
+ * the launcher ended may be seen to die, too. */
 static bool is_over_at(const struct harness_emulation *e, uint32_t rank, uint64_t time_ns)
 {
     const struct harness_trace_event *end = harness_index_end(&e->index, rank);
 
-    return end == NULL || end->entry.time_ns <= time_ns || harness_usage_gave_up(e, rank, time_ns);
+    return end == NULL || end->entry.time_ns <= time_ns ||
+           harness_usage_is_leaving(e, rank, time_ns) || harness_usage_gave_up(e, rank, time_ns);
 }
 
 /* A rank that ended with PEER_DIED or REVOKED, and the peer of its first error. */

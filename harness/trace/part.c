@@ -324,6 +324,10 @@ ddp_status harness_trace_after(const struct harness_trace *trace,
         if (entry.event == DDP_EVENT_RANK_END) {
             entry.arg[2] -= lost->entry.arg[3] <= entry.arg[2] ? lost->entry.arg[3] : 0;
         }
+        if (entry.event == DDP_EVENT_LINK_LOST && entry.arg[0] < parting->world_size) {
+            /* Connections are between processes, whatever their ranks are now. */
+            entry.arg[0] = harness_parting_member(parting, (uint32_t)entry.arg[0]);
+        }
         append(out, &entry, member);
     }
     return take_diagnoses(trace, parting, out);

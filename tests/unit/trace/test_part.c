@@ -189,6 +189,32 @@ CT_TEST(part, both_halves_are_whole)
     job_close(&job);
 }
 
+/* Connections are between processes: rank 2, who is member 1 now, loses rank 3, who is member 2. */
+CT_TEST(part, a_connection_that_broke_is_between_members)
+{
+    struct job job;
+    struct harness_trace after;
+    const struct harness_trace_event *event;
+    size_t cursor = 0;
+
+    job_open(&job);
+    for (uint32_t m = 0; m < 3; m++) {
+        announce(&job, right[m], right, 3);
+    }
+    note(&job, 2, DDP_EVENT_LINK_LOST, 3, 0, 0, 0);
+    note(&job, 0, DDP_EVENT_LINK_LOST, UINT64_MAX, 0, 0, 0);
+    find(&job);
+    CT_REQUIRE_OK(harness_trace_after(&job.trace, &job.parting, 99, &after));
+    event = harness_trace_next(&after, &cursor, 1, DDP_EVENT_LINK_LOST);
+    CT_REQUIRE(event != NULL);
+    CT_CHECK(event->entry.arg[0] == 2);
+    cursor = 0;
+    event = harness_trace_next(&after, &cursor, 0, DDP_EVENT_LINK_LOST);
+    CT_REQUIRE(event != NULL && event->entry.arg[0] == UINT64_MAX);
+    harness_trace_fini(&after);
+    job_close(&job);
+}
+
 /* Who is blamed decides which half a conclusion is about: the dead rank's, however late, is of the
  * first. */
 CT_TEST(part, conclusions_go_with_whom_they_blame)
