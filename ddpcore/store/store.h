@@ -93,9 +93,9 @@ DDP_MUST_USE ddp_status ddp_store_tcp_create(struct ddp_env *env, const char *ad
                                              struct ddp_store **out, struct ddp_err *err);
 /* The store of the process that has the server (rank 0 as host): calls pump it, and so does every
  * wait with env->idle, in a collective, too (ddp_idle_add). While it computes nobody is served.
- * server is taken over on OK, and no death is reported to it. Once
- * there is no memory for what another process asks, every call fails with E_NOMEM, so that it is
- * this process that says so. Errors: E_NOMEM. */
+ * server is taken over on OK, and no death is reported to it. Once there is no memory for what
+ * another process asks, every call fails with E_NOMEM, so that it is this process that says so. A
+ * connection that breaks is recorded (event link.lost). Errors: E_NOMEM. */
 DDP_MUST_USE ddp_status ddp_store_host_create(struct ddp_env *env, struct ddp_store_server *server,
                                               struct ddp_store **out);
 

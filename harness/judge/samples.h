@@ -1,7 +1,7 @@
-/* Paths from a cause a, that a rank took other samples than the sampler gives it, or left some out,
- * or that ranks took wrong counts of those who have any from an operation, to what it leads to.
- * Values, and what is posted, are judged for the batches that were taken, so hardly anything
- * follows. Internal to harness/judge. */
+/* What follows from a finding about samples: a rank took other samples than the sampler gives it,
+ * or left some out; or, under join, ranks took a wrong count of those that still have any. Values
+ * and posted operations are judged for the samples that were taken, so little follows. Internal to
+ * harness/judge. */
 #ifndef HARNESS_JUDGE_SAMPLES_H
 #define HARNESS_JUDGE_SAMPLES_H
 

@@ -221,10 +221,8 @@ static void check_total(const struct harness_emulation *e, uint32_t rank, uint32
     harness_findings_add(out, &finding);
 }
 
-/* Whether the rank took the last micro-batch of a step, and so came to its end. It does not where
- * it left the step out, or its data ended: that is a finding, and that nothing is evaluated no
- * other.
- */
+/* Whether the rank took the step's last micro-batch. If it did not, it left the step out or its
+ * data ended. Another finding says that, and it is why the rank did not evaluate. */
 static bool is_step_run(const struct harness_emulation *e, uint32_t rank, uint32_t step)
 {
     size_t count = 0;

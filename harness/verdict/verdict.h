@@ -106,7 +106,7 @@ enum harness_stage {
     HARNESS_STAGE_OUTPUT,    /* what came out */
     HARNESS_STAGE_FINAL,     /* averaged gradients, copied back */
     HARNESS_STAGE_UPDATE,    /* parameters and optimizer state */
-    HARNESS_STAGE_BUFFER,    /* buffers, which are computed from the beginning on */
+    HARNESS_STAGE_BUFFER, /* buffers that survivors of a loss begin with: no step records buffers */
     HARNESS_STAGE_COUNT
 };
 
