@@ -232,6 +232,11 @@ static bool is_preloaded(void)
 
 /* --- files ------------------------------------------------------------------------------------ */
 
+bool harness_io_is_in_files(void)
+{
+    return asked != NULL;
+}
+
 static struct harness_io *enter(struct ddp_files *files)
 {
     asked = (struct harness_io *)files;

@@ -30,6 +30,8 @@ enum harness_io_question {
                          * stranger that comes first */
     HARNESS_IO_QUESTION_COUNT
 };
+/* The calling thread is inside the files of a rank, some of whose calls are to fail. */
+bool harness_io_is_in_files(void);
 /* 0: nothing is done to it. */
 size_t harness_io_of_process(enum harness_io_call call, enum harness_io_question question);
 
