@@ -166,8 +166,7 @@ static bool is_held_up(const struct harness_paths *paths, const struct harness_f
 
 /* --- waits, failures, files ------------------------------------------------------------------- */
 
-/* Ranks that wait for one of these. RECOVERY: ranks that were told to end did not, which is their
- * own affair. */
+/* Ranks that wait for one of these. RECOVERY is their own affair: they were told to end. */
 static bool is_awaited(const struct harness_paths *paths, const struct harness_finding *a,
                        const struct harness_finding *b)
 {
@@ -319,10 +318,12 @@ static bool is_unmet(const struct harness_paths *paths, const struct harness_fin
            (b->step < 0 || harness_path_is_in_time(a, b));
 }
 
-/* A rank lost one that lived while they met, and left: both wait, or wait for it. */
+/* A rank's call failed, or it lost one that lived, while they met: others wait, the lost one too.
+ */
 static bool is_cut_off(const struct harness_paths *paths, const struct harness_finding *a,
                        const struct harness_finding *b)
 {
+    const bool is_call = a->status == DDP_OK || a->status == DDP_E_IO || a->status == DDP_E_SYSTEM;
     const bool is_waiting =
         b->verdict == HARNESS_VERDICT_HANG_CYCLE || b->verdict == HARNESS_VERDICT_HANG_RECOVERY ||
         (b->verdict == HARNESS_VERDICT_HANG_NOT_JOINED &&
@@ -330,8 +331,7 @@ static bool is_cut_off(const struct harness_paths *paths, const struct harness_f
 
     (void)paths;
     return a->oracle == HARNESS_ORACLE_USAGE && a->verdict == HARNESS_VERDICT_CRASH_EXITED &&
-           a->status == DDP_OK && is_waiting && a->phase <= DDP_PHASE_INIT &&
-           b->phase <= DDP_PHASE_INIT;
+           is_call && is_waiting && a->phase <= DDP_PHASE_INIT && b->phase <= DDP_PHASE_INIT;
 }
 
 /* Two are told to be rank 0, which hosts the store: one of them finds its port in use. */
@@ -463,7 +463,7 @@ static const struct {
     {KIND_FAILURE, KIND_FAILURE, is_failed_beside, "it failed in a collective with that rank"},
     {KIND_FAILURE, KIND_WAIT, is_awaited, "they wait for that rank"},
     {KIND_FAILURE, KIND_WAIT, is_unmet, "that rank did not come any more"},
-    {KIND_FAILURE, KIND_WAIT, is_cut_off, "a connection broke while they met"},
+    {KIND_FAILURE, KIND_WAIT, is_cut_off, "it failed while they met"},
     {KIND_WAIT, KIND_WAIT, is_held_up, "its device holds the others up"},
     {KIND_WAIT, KIND_WAIT, is_seen_live, "the same wait"},
     {KIND_WAIT, KIND_WAIT, is_given_up, "the others gave up waiting for it"},
