@@ -34,15 +34,18 @@ bool harness_usage_is_leaving(const struct harness_emulation *e, uint32_t rank, 
     return false;
 }
 
-/* The rank recorded something after this time: it was no process that had died. Nor was it at its
- * end, where it closes its connections: that of a store has no farewell. */
+/* The rank recorded something after this time, or the launcher ended it much later, along with
+ * those that saw it end: it was no process that had died. Nor was it at its end, where it closes
+ * its connections: that of a store has no farewell. */
 static bool is_alive_after(const struct harness_emulation *e, uint32_t rank, uint64_t time_ns)
 {
     const struct harness_trace_event *end = harness_index_end(&e->index, rank);
+    const struct harness_rank_end *process = &e->input->trace->ends[rank];
 
     return !harness_usage_is_leaving(e, rank, time_ns) &&
-           (end != NULL ? end->entry.time_ns > time_ns
-                        : e->input->trace->ends[rank].how == HARNESS_END_REAPED);
+           (end != NULL
+                ? end->entry.time_ns > time_ns
+                : process->how == HARNESS_END_REAPED && process->time_ns > time_ns + LEAVING_NS);
 }
 
 /* Its first error was before there was a group that it could have revoked. */

@@ -169,6 +169,38 @@ CT_TEST(oracle_timeout, who_has_the_store_lost_the_one_that_lost_it_next)
     check_parting(20, true, 20, 0);
 }
 
+/* Rank 0 loses rank 1, which the launcher ended, so much later than that. */
+static void check_reaped(uint64_t later_ns, uint32_t expected_count)
+{
+    const struct ddp_event_entry lost = {
+        .index = 1, .time_ns = 10, .event = DDP_EVENT_LINK_LOST, .arg = {1, DDP_LINK_ENDED}};
+    struct harness_rank_set victims, ends;
+    struct harness_findings found;
+    struct waits waits;
+
+    waits_open(&waits);
+    CT_REQUIRE_OK(harness_trace_add_ring(&waits.trace, 0, &lost, 1, 1));
+    waits.trace.ends[1] =
+        (struct harness_rank_end){.how = HARNESS_END_REAPED, .time_ns = 10 + later_ns};
+    waits.input = (struct harness_emulation_input){.trace = &waits.trace};
+    waits.e = (struct harness_emulation){
+        .input = &waits.input, .mem = ddp_mem_pool_mem(waits.pool), .world = RANKS};
+    CT_REQUIRE_OK(harness_index_build(waits.e.mem, &waits.trace, &waits.e.index));
+    harness_findings_init(&found, waits.e.mem);
+    victims = harness_rank_set_in(waits.e.mem);
+    ends = harness_rank_set_in(waits.e.mem);
+    (void)harness_usage_check_links(&waits.e, &victims, &found, &ends);
+    CT_CHECK_EQ_U64(found.count, expected_count);
+    ddp_mem_pool_destroy(waits.pool);
+}
+
+/* Ranks are ended one after the other, and the next one may see that. */
+CT_TEST(oracle_timeout, the_end_of_all_breaks_no_connection)
+{
+    check_reaped(1000000, 0);
+    check_reaped(UINT64_C(5000000000), 1);
+}
+
 /* Calls of rank 1 on both its connections fail: whichever of the others is called dead, it is of
  * that. */
 CT_TEST(oracle_timeout, all_that_a_rank_loses_is_one_break)
