@@ -75,13 +75,28 @@ CT_TEST(oracle_timeout, blames_who_comes_late)
     check_culprit(&waits, 1, HARNESS_VERDICT_HANG_NOT_JOINED);
 }
 
+/* Whether a connection broke, what is found of it, and who is at its ends. */
+static bool check_links(struct waits *waits, struct harness_findings *found,
+                        struct harness_rank_set *ends)
+{
+    struct harness_rank_set victims;
+
+    waits->input = (struct harness_emulation_input){.trace = &waits->trace};
+    waits->e = (struct harness_emulation){
+        .input = &waits->input, .mem = ddp_mem_pool_mem(waits->pool), .world = RANKS};
+    CT_CHECK_OK(harness_index_build(waits->e.mem, &waits->trace, &waits->e.index));
+    harness_findings_init(found, waits->e.mem);
+    victims = harness_rank_set_in(waits->e.mem);
+    *ends = harness_rank_set_in(waits->e.mem);
+    return harness_usage_check_links(&waits->e, &victims, found, ends);
+}
+
 /* Rank 1's time was up while it joined, or in training; rank 0 sees that it leaves, before its own
  * is up, and calls it dead: so much later rank 1 says why it left. Whether that is a connection
  * that broke. */
 static void check_break(enum ddp_phase phase, uint64_t later_ns, bool is_expected)
 {
     const enum ddp_event kinds[] = {DDP_EVENT_LINK_LOST, DDP_EVENT_RANK_ERROR, DDP_EVENT_RANK_END};
-    struct harness_rank_set victims;
     struct harness_findings found;
     struct waits waits;
     struct harness_rank_set ends;
@@ -102,14 +117,7 @@ static void check_break(enum ddp_phase phase, uint64_t later_ns, bool is_expecte
         entry.arg[1] = i == 0 ? DDP_LINK_ENDED : 0;
         CT_REQUIRE_OK(harness_trace_add_ring(&waits.trace, 0, &entry, 1, 1));
     }
-    waits.input = (struct harness_emulation_input){.trace = &waits.trace};
-    waits.e = (struct harness_emulation){
-        .input = &waits.input, .mem = ddp_mem_pool_mem(waits.pool), .world = RANKS};
-    CT_REQUIRE_OK(harness_index_build(waits.e.mem, &waits.trace, &waits.e.index));
-    harness_findings_init(&found, waits.e.mem);
-    victims = harness_rank_set_in(waits.e.mem);
-    ends = harness_rank_set_in(waits.e.mem);
-    CT_CHECK(harness_usage_check_links(&waits.e, &victims, &found, &ends) == is_expected);
+    CT_CHECK(check_links(&waits, &found, &ends) == is_expected);
     CT_CHECK_EQ_U64(harness_rank_set_count(&ends), is_expected ? 2 : 0);
     ddp_mem_pool_destroy(waits.pool);
 }
@@ -127,7 +135,7 @@ static void check_parting(uint64_t teardown_ns, bool is_at_store, uint64_t lost_
         {.time_ns = UINT64_C(5000000000), /* it says that rank 2 had died */
          .event = DDP_EVENT_RANK_END,
          .arg = {(uint64_t)(int64_t)DDP_E_PEER_DIED}}};
-    struct harness_rank_set victims, ends;
+    struct harness_rank_set ends;
     struct harness_findings found;
     struct waits waits;
 
@@ -140,14 +148,7 @@ static void check_parting(uint64_t teardown_ns, bool is_at_store, uint64_t lost_
             CT_REQUIRE_OK(harness_trace_add_ring(&waits.trace, i % 4 > 0, &entry, 1, 1));
         }
     }
-    waits.input = (struct harness_emulation_input){.trace = &waits.trace};
-    waits.e = (struct harness_emulation){
-        .input = &waits.input, .mem = ddp_mem_pool_mem(waits.pool), .world = RANKS};
-    CT_REQUIRE_OK(harness_index_build(waits.e.mem, &waits.trace, &waits.e.index));
-    harness_findings_init(&found, waits.e.mem);
-    victims = harness_rank_set_in(waits.e.mem);
-    ends = harness_rank_set_in(waits.e.mem);
-    (void)harness_usage_check_links(&waits.e, &victims, &found, &ends);
+    (void)check_links(&waits, &found, &ends);
     CT_CHECK_EQ_U64(found.count, expected_count);
     if (expected_count == 1) {
         CT_CHECK(harness_rank_set_has(&found.items[0].culprits, is_at_store ? 1 : 0));
@@ -174,7 +175,7 @@ static void check_reaped(uint64_t later_ns, uint32_t expected_count)
 {
     const struct ddp_event_entry lost = {
         .index = 1, .time_ns = 10, .event = DDP_EVENT_LINK_LOST, .arg = {1, DDP_LINK_ENDED}};
-    struct harness_rank_set victims, ends;
+    struct harness_rank_set ends;
     struct harness_findings found;
     struct waits waits;
 
@@ -182,14 +183,7 @@ static void check_reaped(uint64_t later_ns, uint32_t expected_count)
     CT_REQUIRE_OK(harness_trace_add_ring(&waits.trace, 0, &lost, 1, 1));
     waits.trace.ends[1] =
         (struct harness_rank_end){.how = HARNESS_END_REAPED, .time_ns = 10 + later_ns};
-    waits.input = (struct harness_emulation_input){.trace = &waits.trace};
-    waits.e = (struct harness_emulation){
-        .input = &waits.input, .mem = ddp_mem_pool_mem(waits.pool), .world = RANKS};
-    CT_REQUIRE_OK(harness_index_build(waits.e.mem, &waits.trace, &waits.e.index));
-    harness_findings_init(&found, waits.e.mem);
-    victims = harness_rank_set_in(waits.e.mem);
-    ends = harness_rank_set_in(waits.e.mem);
-    (void)harness_usage_check_links(&waits.e, &victims, &found, &ends);
+    (void)check_links(&waits, &found, &ends);
     CT_CHECK_EQ_U64(found.count, expected_count);
     ddp_mem_pool_destroy(waits.pool);
 }
@@ -205,7 +199,7 @@ CT_TEST(oracle_timeout, the_end_of_all_breaks_no_connection)
  * that. */
 CT_TEST(oracle_timeout, all_that_a_rank_loses_is_one_break)
 {
-    struct harness_rank_set victims, ends;
+    struct harness_rank_set ends;
     struct harness_findings found;
     struct waits waits;
 
@@ -222,14 +216,7 @@ CT_TEST(oracle_timeout, all_that_a_rank_loses_is_one_break)
         }
         CT_REQUIRE_OK(harness_trace_add_ring(&waits.trace, r, &end, 1, 1));
     }
-    waits.input = (struct harness_emulation_input){.trace = &waits.trace};
-    waits.e = (struct harness_emulation){
-        .input = &waits.input, .mem = ddp_mem_pool_mem(waits.pool), .world = RANKS};
-    CT_REQUIRE_OK(harness_index_build(waits.e.mem, &waits.trace, &waits.e.index));
-    harness_findings_init(&found, waits.e.mem);
-    victims = harness_rank_set_in(waits.e.mem);
-    ends = harness_rank_set_in(waits.e.mem);
-    CT_CHECK(harness_usage_check_links(&waits.e, &victims, &found, &ends));
+    CT_CHECK(check_links(&waits, &found, &ends));
     CT_CHECK_EQ_U64(harness_rank_set_count(&ends), RANKS);
     CT_CHECK(found.count == 1 && harness_rank_set_count(&found.items[0].culprits) == 1 &&
              harness_rank_set_has(&found.items[0].culprits, 1));
