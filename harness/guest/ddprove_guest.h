@@ -267,6 +267,10 @@ DDPROVE_GUEST_API int ddprove_guest_pass(struct ddprove_guest_place *place);
 /* Whether some fault waits for this rank at this point: who would have to do work to come by asks
  * first. name: of a parameter or buffer; NULL: any. */
 DDPROVE_GUEST_API int ddprove_guest_wants(enum ddprove_guest_point point, const char *name);
+/* The same of collectives: whether some fault waits for this rank before its calls are made, or
+ * behind them. Who shows calls that end on a device then waits for them on the program's thread,
+ * where the fault acts on the program. */
+DDPROVE_GUEST_API int ddprove_guest_wants_calls(int is_behind);
 
 /* --- the model: only what ddprove is told of it can be judged, and only if it is asked to judge
  * ---

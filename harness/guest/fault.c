@@ -447,3 +447,18 @@ int ddprove_guest_wants(enum ddprove_guest_point point, const char *name)
     }
     return 0;
 }
+
+int ddprove_guest_wants_calls(int is_behind)
+{
+    const enum guest_point point = is_behind ? GUEST_POINT_DONE : GUEST_POINT_POST;
+    struct guest_page *page = guest_self_page();
+    const struct guest_arena *arena = guest_self_arena();
+
+    for (uint64_t i = 0; page != NULL && i < arena->fault_count; i++) {
+        if (arena->faults[i].point == (uint64_t)point &&
+            is_of_rank(&arena->faults[i], arena, page)) {
+            return 1;
+        }
+    }
+    return 0;
+}

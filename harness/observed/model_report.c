@@ -112,8 +112,14 @@ static void take_update(struct harness_observed *observed, uint32_t rank,
                         const struct guest_entry *entry)
 {
     struct observed_model *model = &observed->models[rank];
-    struct observed_update *update = open_update(observed, model, (uint32_t)entry->place);
+    struct observed_update *update;
 
+    /* An update of a model that has shown no tensors, such as those of a device. */
+    if (model->table == NULL && (enum guest_event)(entry->place >> 56) == GUEST_EVENT_UPDATED &&
+        entry->arg[1] == 0) {
+        return;
+    }
+    update = open_update(observed, model, (uint32_t)entry->place);
     if (update == NULL) {
         return;
     }

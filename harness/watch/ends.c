@@ -25,6 +25,13 @@ static bool is_needed(const struct harness_watch *watch, uint32_t rank)
            harness_watch_unchanged_ns(watch) >= HARNESS_WATCH_CYCLE_HOLD_NS;
 }
 
+/* An error that nobody has caught ended the rank: a library may give up so in a thread of its own,
+ * with calls that nobody has seen fail. */
+static bool has_aborted(const struct harness_watch_rank *rank)
+{
+    return rank->state == HARNESS_WATCH_SIGNALED && rank->code == SIGABRT;
+}
+
 /* The rank has left, as if all were well, inside a call that did not fail on it: the first one that
  * another rank has posted, has not seen done, and failed in. */
 static bool has_left_inside(const struct harness_watch *watch, uint32_t rank,
@@ -57,7 +64,8 @@ static bool is_missed(const struct harness_watch *watch, uint32_t rank)
         for (uint32_t r = 0; own->is_there && r < watch->world_size; r++) {
             const struct harness_watch_member *other = &watch->groups[g].members[r];
 
-            if (r != rank && other->is_there && other->has_broken &&
+            if (r != rank && other->is_there &&
+                (other->has_broken || has_aborted(&watch->ranks[r])) &&
                 (other->posted > own->posted || has_left_inside(watch, rank, own, other))) {
                 return true;
             }
@@ -261,6 +269,19 @@ static enum harness_verdict crash_of(const struct harness_watch *watch, uint32_t
                : HARNESS_VERDICT_NONE;
 }
 
+/* Its end may have taken along a rank that failed inside a call: it was in none that failed, or was
+ * ended by a signal that no failing program ends by, and no launcher either. */
+static bool may_take_along(const struct harness_watch *watch, uint32_t rank, bool has_aborted_too)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    return crash_of(watch, rank) != HARNESS_VERDICT_NONE &&
+           ((self->wait_count == 0 && !self->has_broken) ||
+            (self->state == HARNESS_WATCH_SIGNALED &&
+             (!has_aborted_too ||
+              (!has_aborted(self) && !harness_watch_may_be_of_launcher(self)))));
+}
+
 /* It ended by an error of its own inside a call that another rank, which is gone too or about to
  * be, had not come to, or came to no more: such as a connection that was reset. A process closes
  * its connections before its end can be seen, so the order of ends does not tell. */
@@ -268,7 +289,8 @@ static bool is_taken_along(const struct harness_watch *watch, uint32_t rank)
 {
     const struct harness_watch_rank *self = &watch->ranks[rank];
 
-    if (self->state != HARNESS_WATCH_EXITED || (self->wait_count == 0 && !self->has_broken)) {
+    if ((self->state != HARNESS_WATCH_EXITED && !has_aborted(self)) ||
+        (self->wait_count == 0 && !self->has_broken)) {
         return false;
     }
     for (uint32_t r = 0; r < watch->world_size; r++) {
@@ -279,9 +301,7 @@ static bool is_taken_along(const struct harness_watch *watch, uint32_t rank)
             !is_missed(watch, rank)) {
             return true;
         }
-        if (r != rank && (other->is_ending || (crash_of(watch, r) != HARNESS_VERDICT_NONE &&
-                                               ((other->wait_count == 0 && !other->has_broken) ||
-                                                other->state == HARNESS_WATCH_SIGNALED)))) {
+        if (r != rank && (other->is_ending || may_take_along(watch, r, has_aborted(self)))) {
             return true;
         }
     }

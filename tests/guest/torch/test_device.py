@@ -13,7 +13,7 @@ except ImportError:
     print("there is no PyTorch here")
     sys.exit(77)
 
-from ddprove_torch import backend, device, library  # noqa: E402
+from ddprove_torch import backend, device, host, library  # noqa: E402
 
 
 class Event:
@@ -41,6 +41,13 @@ class Guest:
 
     def __init__(self):
         self.told, self.changed = [], threading.Condition()
+        self.is_asking = self.is_faulty = False  # for data; a fault waits behind calls
+
+    def asks_updated(self):
+        return self.is_asking
+
+    def wants_calls(self, is_behind):
+        return self.is_faulty and bool(is_behind)
 
     def __getattr__(self, name):
         def tell(call):
@@ -76,9 +83,9 @@ class Calls(unittest.TestCase):
         self.addCleanup(device.forget, 1)
         self.addCleanup(device.forget, 2)
 
-    def finish(self, name, comm=1, error=None):
+    def finish(self, name, comm=1, error=None, stage=None):
         self.events.append(Event(error))
-        device.finish(Call(name, comm), CARD)
+        device.finish(Call(name, comm), CARD, stage)
         return self.events[-1]
 
     def test_it_is_done_when_the_device_says_so(self):
@@ -110,6 +117,67 @@ class Calls(unittest.TestCase):
         self.is_capturing = True
         self.finish("sum")
         self.assertEqual(self.guest.told, [])
+
+    def test_its_result_is_fetched_before_it_is_done(self):
+        stage = mock.Mock()
+        stage.fetch_target.side_effect = lambda: self.guest.told.append(("fetched", "sum"))
+        self.finish("sum", stage=stage).come.set()
+        device.forget(1)
+        told = [name for name, _ in self.guest.told]
+        self.assertEqual((told[0], told[-1]), ("fetched", "call_done"))
+        stage.done.assert_not_called()
+
+    def test_a_fault_behind_a_call_acts_on_the_program(self):
+        """On its own thread, which has waited for the device; what the fault makes of the result is written back."""
+        stage, stream, self.guest.is_faulty = mock.Mock(), mock.Mock(), True
+        stage.done.side_effect = lambda: self.guest.told.append(("written back", "sum"))
+        with mock.patch.object(torch.cuda, "current_stream", lambda _: stream):
+            device.finish(Call("sum"), CARD, stage)
+        stream.synchronize.assert_called_once_with()
+        self.assertEqual([name for name, _ in self.guest.told],
+                         ["call_wait_begin", "call_wait_end", "call_done", "written back"])
+        stage.remember_target.assert_called_once_with()
+
+    def test_a_fault_behind_a_call_that_fails(self):
+        stage, stream, self.guest.is_faulty = mock.Mock(), mock.Mock(), True
+        stream.synchronize.side_effect = RuntimeError("unspecified launch failure")
+        with mock.patch.object(torch.cuda, "current_stream", lambda _: stream):
+            device.finish(Call("sum"), CARD, stage)
+        self.assertEqual([name for name, _ in self.guest.told], ["call_wait_begin", "call_failed", "call_wait_end"])
+        stage.done.assert_not_called()
+
+    def test_data_are_copied_if_somebody_asks(self):
+        shape = mock.Mock(source=torch.arange(3.0), where=torch.device("cpu"))
+        shape.target = shape.source
+        self.assertIsNone(host.stage_of(shape))  # they lie in the host's memory
+        with mock.patch.object(host, "is_far", lambda _: True):
+            self.assertIsNone(host.stage_of(shape))  # nobody asks
+            self.guest.is_asking = True
+            stage = host.stage_of(shape)
+            into, out = stage.addresses()
+            self.assertEqual(into, out)  # as with the tensors themselves
+            self.assertNotEqual(into, shape.source.data_ptr())
+            shape.target = torch.zeros(3)
+            self.assertNotEqual(*host.stage_of(shape).addresses())
+            shape.source = torch.arange(6.0)[::2]
+            self.assertIsNone(host.stage_of(shape).addresses()[0])  # not one run of memory
+
+    def test_only_what_was_changed_is_written_back(self):
+        tensor = torch.arange(3.0)
+        with mock.patch.object(host, "is_far", lambda _: True):
+            copy = host.Copy(tensor)
+        copy.fetch()
+        copy.remember()
+        tensor[0] = 7  # the program's own doing
+        copy.give_back()
+        self.assertEqual(tensor.tolist(), [7, 1, 2])
+        copy.remember()
+        copy.memory[1] = float("nan")
+        copy.give_back()
+        self.assertEqual(str(tensor.tolist()), "[0.0, nan, 2.0]")
+        copy.memory[2] = 5
+        copy.give_back()  # nobody was to change it
+        self.assertEqual(tensor[2], 2)
 
     def test_on_the_host_it_is_done(self):
         device.finish(Call("sum"), torch.device("cpu"))

@@ -71,6 +71,7 @@ static void check_nothing_happens(void)
     ddprove_guest_unused(0, NULL, 0, 0);
     ddprove_guest_keys(DDPROVE_GUEST_SAVED, NULL, 0, NULL, 0);
     CT_CHECK_EQ_I64(ddprove_guest_wants(DDPROVE_GUEST_POINT_DATA_NEXT, NULL), 0);
+    CT_CHECK_EQ_I64(ddprove_guest_wants_calls(0), 0);
     CT_CHECK_EQ_I64(ddprove_guest_pass(&place), 1);
     ddprove_guest_detach();
 }
@@ -395,10 +396,22 @@ static void check_failure(struct harness_watch *watch)
 static void check_asks(struct guest_arena *arena)
 {
     const uint64_t fault_count = arena->fault_count;
+    const struct guest_fault first = arena->faults[0];
 
     CT_CHECK_EQ_I64(ddprove_guest_asks_updated(), 1); /* a fault waits for a tensor after that */
+    CT_CHECK_EQ_I64(ddprove_guest_wants_calls(0), 1);
+    CT_CHECK_EQ_I64(ddprove_guest_wants_calls(1), 1);
     arena->fault_count = 0;
     CT_CHECK_EQ_I64(ddprove_guest_asks_updated(), 0);
+    CT_CHECK_EQ_I64(ddprove_guest_wants_calls(0), 0);
+    arena->fault_count = 1;
+    arena->faults[0].point = GUEST_POINT_DONE;
+    arena->faults[0].rank = RANK + 2;
+    CT_CHECK_EQ_I64(ddprove_guest_wants_calls(1), 0); /* another rank's */
+    arena->faults[0].rank = RANK + 1;
+    CT_CHECK_EQ_I64(ddprove_guest_wants_calls(0), 0);
+    CT_CHECK_EQ_I64(ddprove_guest_wants_calls(1), 1);
+    arena->faults[0] = first;
     arena->fault_count = fault_count;
     arena->is_observed = 1;
     CT_CHECK_EQ_I64(ddprove_guest_asks_updated(), 1);

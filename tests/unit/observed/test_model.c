@@ -305,6 +305,21 @@ CT_TEST(replicas, that_make_no_sense)
     }
 }
 
+/* Of a model on a device that shows none of its tensors. */
+CT_TEST(replicas, of_no_tensors)
+{
+    struct fake_report fake;
+
+    fake_open(&fake, 2);
+    for (uint64_t update = 1; update <= 3; update++) {
+        fake_report(&fake.job, 0, GUEST_EVENT_UPDATED, (const uint64_t[]){update, 0, 0, 0, 0});
+        fake_report(&fake.job, 1, GUEST_EVENT_UPDATED, (const uint64_t[]){update, 0, 0, 0, 0});
+    }
+    CT_CHECK_EQ_U64(fake_judge(&fake), 0);
+    fake_account(&fake, HARNESS_ORACLE_REPLICAS, 0, "the program reports no parameters");
+    fake_close(&fake);
+}
+
 /* Entries that were overwritten before they were read: nothing is compared. */
 CT_TEST(replicas, of_which_reports_are_lost)
 {

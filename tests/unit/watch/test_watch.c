@@ -89,6 +89,73 @@ CT_TEST(watch, taken_along)
     fake_job_close(&job);
 }
 
+/* A library gives up in a thread of its own, by abort(), once a peer's connections are closed: that
+ * is seen before the peer's end, which is to blame however it came. */
+CT_TEST(watch, aborted_behind_another_end)
+{
+    static const struct {
+        enum harness_watch_state state;
+        int code;
+        enum harness_verdict verdict;
+    } ends[] = {{HARNESS_WATCH_EXITED, 0, HARNESS_VERDICT_CRASH_FINISHED_EARLY},
+                {HARNESS_WATCH_EXITED, 3, HARNESS_VERDICT_CRASH_EXITED},
+                {HARNESS_WATCH_SIGNALED, SIGKILL, HARNESS_VERDICT_CRASH_SIGNALED}};
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct fake_job job;
+
+        begin_waiting(&job, 2, 1);
+        fake_state(&job, 0, HARNESS_WATCH_SIGNALED, SIGABRT);
+        job.watch.ranks[1].is_ending = true;
+        CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+        job.watch.ranks[1].is_ending = false;
+        fake_state(&job, 1, ends[i].state, ends[i].code);
+        fake_look(&job, MS);
+        check_only(&job, ends[i].verdict, 1);
+        fake_job_close(&job);
+    }
+}
+
+/* It has posted the call that the other one aborted in, and left it with code 0 before it was done.
+ */
+CT_TEST(watch, left_inside_of_what_another_aborted_in)
+{
+    struct fake_job job;
+    uint64_t seq;
+
+    fake_job_begin(&job, 2);
+    (void)fake_post(&job, 1, 0, 10, 0);
+    seq = fake_post(&job, 0, 0, 10, 0);
+    fake_wait(&job, 0, 0, 0, seq);
+    fake_state(&job, 1, HARNESS_WATCH_EXITED, 0);
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0); /* what both have posted may come to its end */
+    fake_state(&job, 0, HARNESS_WATCH_SIGNALED, SIGABRT);
+    fake_look(&job, MS);
+    check_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, 1);
+    fake_job_close(&job);
+}
+
+/* Rank 1 is what aborted: that rank 0 was ended for it by whoever started it does not clear it; nor
+ * that rank 0 aborted as well. */
+CT_TEST(watch, aborted_by_itself)
+{
+    struct fake_job job;
+
+    for (int signal = SIGTERM; signal != 0; signal = signal == SIGTERM ? SIGABRT : 0) {
+        fake_job_begin(&job, 2);
+        for (uint32_t r = 0; r < 2; r++) {
+            fake_wait(&job, r, 0, 0, fake_post(&job, r, 0, 10, 0));
+        }
+        fake_state(&job, 1, HARNESS_WATCH_SIGNALED, SIGABRT);
+        job.now_ns += MS;
+        job.watch.ranks[0].is_of_launcher = true;
+        fake_state(&job, 0, HARNESS_WATCH_SIGNALED, signal);
+        CT_CHECK(fake_look(&job, MS) > 0);
+        CT_CHECK_EQ_I64(harness_watch_crash_of(&job.watch, 1), HARNESS_VERDICT_CRASH_SIGNALED);
+        fake_job_close(&job);
+    }
+}
+
 /* Rank 1 ended well, and too early: whoever came to the next call has failed there before anything
  * was seen. */
 /* Who leaves out a broadcast of rank 0 and ends well keeps nobody who is about to have it; rank 0

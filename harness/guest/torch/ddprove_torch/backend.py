@@ -14,7 +14,7 @@ import threading
 
 import torch
 
-from ddprove_torch import ddp, device, faults, forms, groups, library
+from ddprove_torch import ddp, device, faults, forms, groups, host, library
 
 _local = threading.local()  # .redop: what Python asked for; .depth: calls of Python's under way
 _pending = {}  # id of a work that we made -> Entry
@@ -35,9 +35,10 @@ _METHODS = ("allreduce allreduce_coalesced broadcast reduce allgather all_gather
 class Entry:
     """A call that has been posted and is not done."""
 
-    def __init__(self, call, holds, where=torch.device("cpu")):
+    def __init__(self, call, holds, where=torch.device("cpu"), stage=None):
         self.call, self.holds = call, holds  # holds: tensors that the call reads or writes
         self.where = where  # the device of its data
+        self.stage = stage  # copies of them in the host's memory
         self.inner = self.future = self.work = None
         self.is_done = False
 
@@ -51,7 +52,7 @@ class Entry:
                 self.future.wait()
             elif self.work is not None:
                 _pending.pop(id(self.work), None)
-                device.finish(self.call, self.where)
+                device.finish(self.call, self.where, self.stage)
             return result
         except Exception:
             self.fail()
@@ -74,7 +75,7 @@ def _done(entry, future):
     except Exception:
         entry.fail()
         raise
-    device.finish(entry.call, entry.where)
+    device.finish(entry.call, entry.where, entry.stage)
     entry.is_done, entry.holds = True, None
     _pending.pop(id(entry.work), None)
     return value
@@ -199,12 +200,15 @@ class Kernel:
         call = library.new_call(comm, shape.kind)
         call.dtype, call.elem_count, call.root, call.out_count = shape.dtype, shape.count, shape.root, shape.out_count
         call.redop, call.name = _redop(self.name, named.get("reduce_op")), shape.name
-        call.input, call.output = shape.addresses()
+        stage = host.stage_of(shape)
+        call.input, call.output = shape.addresses() if stage is None else stage.addresses()
         bucket = ddp.bucket_of(shape, _graph_task()) if shape.kind == "all_reduce" else None
         call.model, call.bucket = (0, 0) if bucket is None else (bucket[0], bucket[1] + 1)
-        entry = Entry(call, [shape.source, shape.target], shape.where)
+        entry = Entry(call, [shape.source, shape.target], shape.where, stage)
         entry.asked = faults.values_of(call)
         entry.times = library.guest.call_post(ctypes.byref(call))
+        if stage is not None:
+            stage.posted()
         return entry
 
     def make(self, keyset, group, shape, entry, named, args):
@@ -242,23 +246,23 @@ class Kernel:
         if is_blocking:
             library.guest.call_wait_end(entry.call)
         if result is None:
-            device.finish(entry.call, entry.where)
+            device.finish(entry.call, entry.where, entry.stage)
             return None
         made = Work.unbox(result[-1] if isinstance(result, tuple) else result)
         if made is None:  # NCCL: the caller's stream does it
-            device.finish(entry.call, entry.where)
+            device.finish(entry.call, entry.where, entry.stage)
             return result
         entry.inner = made
         if self.name in forms.ENDS or device.is_waited_on_host(self.name, group):
             return _await(result, entry, made)
-        if not _is_awaited_in_cpp(shape.target if shape.target is not None else torch.empty(0)):
+        if not _is_awaited_in_cpp(shape.target if shape.target is not None else torch.empty(0, device="cpu")):
             try:
                 future = made.get_future()
             except RuntimeError:  # of gloo's own reduce_scatter, for one
                 return _await(result, entry, made)
             return _give_result(result, _defer(entry, future))
         entry.wait()
-        device.finish(entry.call, entry.where)
+        device.finish(entry.call, entry.where, entry.stage)
         ddp.note_done(shape)
         return result
 

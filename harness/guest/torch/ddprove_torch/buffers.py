@@ -5,7 +5,7 @@ import ctypes
 
 import torch
 
-from ddprove_torch import forms, library
+from ddprove_torch import forms, host, library
 
 
 class Buffers:
@@ -13,7 +13,7 @@ class Buffers:
 
     def __init__(self, module):
         self.places = [(f"{prefix}.{key}".lstrip("."), part, key) for prefix, part in module.named_modules()
-                       for key, held in part._buffers.items() if held is not None and forms.address(held) is not None]
+                       for key, held in part._buffers.items() if held is not None and (forms.address(held) is not None or host.can_copy(held))]
         self.kept = [None] * len(self.places)
         self.changed = (ctypes.c_uint8 * max(len(self.places), 1))()
 

@@ -17,6 +17,14 @@ def distances(pairs):
     return {name: far for name, far in ((name, distance_of(*pair)) for name, pair in pairs.items()) if far is not None}
 
 
+def is_rounding(one, other):
+    """Whether they differ by no more than additions in another order may."""
+    if one is None or other is None or not one.is_floating_point() or not torch.isfinite(one).all():
+        return False
+    far, size = distance_of(one, other), float(other.double().abs().max()) if other.numel() else 0.0
+    return far is not None and far <= 64 * torch.finfo(one.dtype).eps * size
+
+
 def factor_of(ones, others):
     """The one factor by which all numbers of some tensors are those of others; None if there is none."""
     one = torch.cat([t.double().reshape(-1) for t in ones])

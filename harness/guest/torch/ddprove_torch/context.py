@@ -7,17 +7,24 @@ import sys
 import torch
 
 DEVICES = ("cpu", "cuda")
+GENERATORS = ("torch", "cuda")  # PyTorch's: on the host, and on the GPU, if there is one in use
 
 
 def take_generators():
     version, numbers, gauss = random.getstate()
-    state = {"torch": torch.get_rng_state(), "python": [version, torch.tensor(numbers), gauss]}
+    state = {"torch": torch.get_rng_state(), "python": [version, torch.tensor(numbers, device="cpu"), gauss]}
     if "numpy" in sys.modules:
         kind, keys, *rest = sys.modules["numpy"].random.get_state()
-        state["numpy"] = [kind, torch.tensor([int(key) for key in keys]), *rest]
+        state["numpy"] = [kind, torch.tensor([int(key) for key in keys], device="cpu"), *rest]
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         state["cuda"] = torch.cuda.get_rng_state()
     return state
+
+
+def has_drawn(state):
+    """Whether a random number of PyTorch's was drawn since."""
+    return not torch.equal(state["torch"], torch.get_rng_state()) or (
+        "cuda" in state and not torch.equal(state["cuda"], torch.cuda.get_rng_state()))
 
 
 def put_generators(state):

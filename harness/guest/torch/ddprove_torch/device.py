@@ -7,7 +7,7 @@ import threading
 
 import torch
 
-from ddprove_torch import library
+from ddprove_torch import host, library
 
 _waiters = {}  # handle of a communicator -> _Waiter
 
@@ -21,7 +21,7 @@ class _Waiter(threading.Thread):
         self.start()
 
     def run(self):
-        for call, event in iter(self.calls.get, None):
+        for call, event, _stage in iter(self.calls.get, None):  # the copies live until the call is done
             _await(call, event)
 
 
@@ -51,19 +51,45 @@ def is_waited_on_host(name, group):
         return False
 
 
-def finish(call, device):
+def finish(call, device, stage=None):
     """The host has waited for the call as far as it does: the result is there, or the current stream waits for it. A call
-    that a graph captures is not made, so nobody can say when it is done; nor of a device that is not CUDA's."""
-    if device.type == "cpu":
+    that a graph captures is not made, so nobody can say when it is done; nor of a device that is not CUDA's.
+    stage: copies of its data in the host's memory (host.py)."""
+    if device.type == "cpu" and stage is None:
         library.guest.call_done(call)
         return
-    if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+    if device.type not in ("cpu", "cuda") or host.is_capturing(device):
         return
+    if device.type == "cpu" or library.guest.wants_calls(1):
+        _finish_here(call, device, stage)
+        return
+    if stage is not None:
+        stage.fetch_target()
     event = torch.cuda.Event(blocking=True)
     event.record(torch.cuda.current_stream(device))
     if call.comm not in _waiters:
         _waiters[call.comm] = _Waiter()
-    _waiters[call.comm].calls.put((call, event))
+    _waiters[call.comm].calls.put((call, event, stage))
+
+
+def _finish_here(call, device, stage):
+    """A fault acts behind calls of this rank: on the program's own thread, and before it can use the result."""
+    guest = library.guest
+    guest.call_wait_begin(call)
+    try:
+        if stage is not None:
+            stage.fetch_target()
+        host.wait(device)
+    except Exception:  # the device's error, which the program meets, too
+        guest.call_failed(call)
+        return
+    finally:
+        guest.call_wait_end(call)
+    if stage is not None:
+        stage.remember_target()
+    guest.call_done(call)
+    if stage is not None:
+        stage.done()
 
 
 def forget(comm):

@@ -26,10 +26,10 @@ def _view(tensor, call, asked):
 
 
 def _copy_at(pointer, like):
-    """The library's changed copy of a contribution, in place of the program's."""
+    """The library's changed copy of a contribution, in place of the program's, where that lies."""
     size = like.numel() * like.element_size()
     memory = (ctypes.c_char * size).from_address(pointer)
-    return torch.frombuffer(memory, dtype=like.dtype).view(like.shape)
+    return torch.frombuffer(memory, dtype=like.dtype).view(like.shape).to(like.device)
 
 
 def _in_place(value, source, copy):

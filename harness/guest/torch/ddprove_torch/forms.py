@@ -31,11 +31,16 @@ def dtype_number(tensor):
     return library.DTYPES.index(_DTYPES.get(tensor.dtype, "bytes"))
 
 
+def is_known(tensor):
+    """Of elements that the guest library knows."""
+    return tensor.dtype in _DTYPES
+
+
 def address(tensor):
     """Where its elements lie in a row in the host's memory; None: nowhere."""
     if tensor is None or tensor.device.type != "cpu" or tensor.layout != torch.strided or not tensor.is_contiguous():
         return None
-    return tensor.data_ptr() or None if tensor.dtype in _DTYPES else None
+    return tensor.data_ptr() or None if is_known(tensor) else None
 
 
 def count_of(tensor):
@@ -117,7 +122,7 @@ def _exchange(a, _rank, _size):
 
 
 def _barrier(_a, _rank, _size):
-    shape = Shape("barrier", torch.empty(0, dtype=torch.uint8), 0)
+    shape = Shape("barrier", torch.empty(0, dtype=torch.uint8, device="cpu"), 0)
     shape.dtype = 0
     return shape
 

@@ -191,7 +191,7 @@ class Keeper:
                 loss.mark(tensor, (call["model"], call["sync"]))
         if self.record is None or "is_kept" in call:
             return
-        call["drew"] = not torch.equal(call["generators"]["torch"], torch.get_rng_state())
+        call["drew"] = context.has_drawn(call["generators"])
         self.watch_outputs(call, out)
         self.record["events"].append(call)
 

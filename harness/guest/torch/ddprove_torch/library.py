@@ -77,6 +77,7 @@ _FUNCTIONS = {
     "batch": (None, [POINTER(c_uint64), c_uint64]),
     "pass": (c_int, [POINTER(Place)]),
     "wants": (c_int, [c_int, c_char_p]),
+    "wants_calls": (c_int, [c_int]),
     "call_post": (c_int, [POINTER(Call)]),
     "call_wait_begin": (None, [POINTER(Call)]),
     "call_wait_end": (None, [POINTER(Call)]),
@@ -113,7 +114,7 @@ class Library:
         if tensor is not None:
             from ddprove_torch import forms
 
-            place.data, place.elem_count, place.dtype = forms.address(tensor), tensor.numel(), forms.dtype_number(tensor)
+            place.data, place.elem_count, place.dtype = tensor.data_ptr(), tensor.numel(), forms.dtype_number(tensor)
         return self.come_by(place), EDITS[place.edit]
 
     def phase_is(self, name):

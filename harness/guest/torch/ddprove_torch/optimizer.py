@@ -7,7 +7,7 @@ import weakref
 
 import torch
 
-from ddprove_torch import averaged, ddp, forms, library, nested, places
+from ddprove_torch import averaged, ddp, forms, host, library, nested, places
 
 _before, _after = [], []
 _steps = 0
@@ -55,10 +55,11 @@ class Table:
         for number, wrapped in enumerate(ddp.modules()):
             prefix = f"{number}." if len(ddp.modules()) > 1 else ""
             for name, parameter in zip(wrapped.names, wrapped.parameters):
-                if forms.address(parameter.detach()) is not None:
+                if forms.address(parameter.detach()) is not None or host.can_copy(parameter):
                     self.rows.append(((prefix + name).encode(), parameter, groups.get(id(parameter))))
         changes = [(number, i) for number, wrapped in enumerate(ddp.modules())
                    for i in range(len(wrapped.buffers.places))]
+        self.copies = {}  # (row, what of it) -> its Copy, of what lies on a device
         self.count = len(self.rows) + len(changes)
         self.array = (library.Tensor * max(self.count, 1))()
 
@@ -74,18 +75,45 @@ class Table:
             row.name = f"change of {prefix}{wrapped.buffers.places[i][0]} between passes".encode()
             self.flags.append(ctypes.addressof(wrapped.buffers.changed) + i)
 
+    def address(self, number, what, tensor):
+        """Where the tensor's elements are read: of what lies on a device, in a copy that is under way."""
+        if tensor is None or not host.can_copy(tensor):
+            return forms.address(tensor)
+        copy = self.copies.get((number, what))
+        if copy is None or not copy.is_of(tensor):
+            copy = self.copies[number, what] = host.Copy(tensor)
+        copy.fetch()
+        return copy.address()
+
+    def wait(self):
+        """For the copies."""
+        for copy in list(self.copies.values())[:1]:
+            host.wait(copy.tensor.device)
+
+    def show_updated(self):
+        """Tell of the model as it is now; faults may change the parameters."""
+        array, count = self.fill()
+        parameters = [copy for (_, what), copy in self.copies.items() if what == "data"]
+        is_faulty = library.guest.wants_at("optimizer/updated")
+        for copy in parameters if is_faulty else ():
+            copy.remember()
+        library.guest.updated(array, count)
+        for copy in parameters if is_faulty else ():
+            copy.give_back()
+
     def fill(self):
         """The addresses as they are now, of parameters and of the optimizer's state."""
         states = self.optimizer().state
-        for row, (_, parameter, group) in zip(self.array, self.rows):
-            row.data = parameter.data_ptr()
+        for number, (row, (_, parameter, group)) in enumerate(zip(self.array, self.rows)):
+            row.data = self.address(number, "data", parameter.detach())
             state = states.get(parameter) if group is not None else None
             for i in range(2):
                 found = [state[keys[i]] for keys in _STATES if keys[i] is not None and
                          isinstance(state.get(keys[i]), torch.Tensor)] if state else None
-                row.state[i] = forms.address(found[0]) if found else None
+                row.state[i] = self.address(number, i, found[0]) if found else None
         for row, place in zip(self.array[len(self.rows):], self.flags):
             row.data = place
+        self.wait()
         return self.array, self.count
 
     def hide(self):
@@ -99,15 +127,16 @@ class Table:
         self.fill()
         self.options = options = {}  # the array points to them
         optimizer = self.optimizer()
-        for row, (_, parameter, group) in zip(self.array, self.rows):
+        for number, (row, (_, parameter, group)) in enumerate(zip(self.array, self.rows)):
             if group is None:
                 continue
-            row.gradient = forms.address(parameter.grad)
+            row.gradient = self.address(number, "gradient", parameter.grad)
             state = optimizer.state.get(parameter, {})
             row.update_count = int(state.get("step", _steps if state else 0))
             if id(group) not in options:
                 options[id(group)] = _options_of(optimizer, group)
             row.optimizer = ctypes.pointer(options[id(group)])
+        self.wait()
         return self.array, self.count
 
 
@@ -169,7 +198,7 @@ def _end(optimizer, _args, _kwargs):
     if library.guest.asks_updated() and ddp.modules() and not averaged.is_used():
         for wrapped in ddp.modules():
             wrapped.buffers.look()
-        library.guest.updated(*_table_of(optimizer).fill())
+        _table_of(optimizer).show_updated()
         for wrapped in ddp.modules():
             wrapped.buffers.told()
     for callback in _after:

@@ -3,18 +3,18 @@
 Nothing here is in the way of a rank that no fault waits for."""
 import torch
 
-from ddprove_torch import ddp, forms, library, nested
+from ddprove_torch import ddp, forms, host, library, nested, store
 
 _left_out = {}  # optimizer -> gradients that an update was not given
 _is_installed = False
 
 
-def _changed(name, tensor):
+def _changed(point, name, tensor, part="whole"):
     """The tensor as a fault wants it, or None if it is left alone."""
-    copy = tensor.detach().clone(memory_format=torch.contiguous_format)
+    copy = tensor.detach().to("cpu", copy=True).contiguous()
     before = copy.clone()
-    library.guest.come_to("backward/grad_ready", name, copy, "what")
-    return None if torch.equal(copy.view(-1).view(torch.uint8), before.view(-1).view(torch.uint8)) else copy
+    library.guest.come_to(point, name, copy, part)
+    return None if store.same_bits(copy, before) else copy.to(tensor.device)
 
 
 def _watch_gradients(wrapped):
@@ -25,7 +25,8 @@ def _watch_gradients(wrapped):
         wrapped.faulty.append((name, parameter))
 
         def hook(grad, name=name):
-            return _changed(name, grad) if forms.address(grad) is not None else None
+            return _changed("backward/grad_ready", name, grad, "what") \
+                if forms.address(grad) is not None or host.can_copy(grad) else None
 
         hook.is_of_ddprove = True
         parameter.register_hook(hook)
@@ -78,6 +79,10 @@ def pass_buffers():
         for name, buffer in wrapped.module().module.named_buffers():
             if forms.address(buffer) is not None:
                 library.guest.come_to("optimizer/updated", name, buffer)
+            elif host.can_copy(buffer):
+                changed = _changed("optimizer/updated", name, buffer)
+                if changed is not None:
+                    buffer.copy_(changed)
 
 
 def _on_wrap(module):

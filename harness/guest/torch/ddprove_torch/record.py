@@ -49,7 +49,7 @@ def _view(data, place, dtype, shape, strides):
     """A tensor in a mapping, which has room for it; strides that leave it are refused by PyTorch."""
     count = math.prod(shape)
     if not count:
-        return torch.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device="cpu")
     flat = torch.frombuffer(data, dtype=dtype, count=count, offset=place)
     return flat.reshape(shape) if strides is None else flat.as_strided(shape, strides)
 

@@ -66,6 +66,15 @@ class Player:
             except Exception as error:  # whatever a module's own copying raises: it is said
                 self.modules.append(f"the module cannot be copied: {error}")
 
+    def device_of(self, name):
+        """Where the live parameter of that name lies; what was kept of it lies in the host's memory."""
+        return next((p.device for model in self.keeper.models for own, p in model.parameters() if own == name),
+                    torch.device("cpu"))
+
+    def may_vary(self):
+        """Whether operators need not repeat: on a GPU some add in the order in which threads come."""
+        return any(p.device.type != "cpu" for model in self.keeper.models for _, p in model.parameters())
+
     def named(self, number):
         module = self.modules[number]
         if isinstance(module, str):
@@ -152,10 +161,11 @@ class Player:
         for model in self.keeper.models:
             for own, p in model.parameters():
                 if own == name:
+                    grad = grad.to(p.device)
                     for hook in own_hooks(p._backward_hooks):
                         changed = hook(grad)
                         grad = grad if changed is None else changed
-        return grad
+        return grad.cpu()
 
     def clip(self, clip, grads):
         """Gradients, clipped as the script did: {name: gradient}."""
@@ -164,14 +174,14 @@ class Player:
         for name in clip["names"]:
             if name is None or name not in grads:
                 raise NotPlayed(f"{clip['name']} was given a tensor that is no parameter of the model")
-            stand_in = torch.nn.Parameter(torch.empty_like(grads[name])) if grads[name] is not None else None
-            if stand_in is not None:
-                stand_in.grad = grads[name].clone()
-                held.append((name, stand_in))
+            if grads[name] is not None:
+                grad = grads[name].to(self.device_of(name), copy=True)
+                held.append((name, torch.nn.Parameter(torch.empty_like(grad))))
+                held[-1][1].grad = grad
         function = getattr(clip_grad, clip["name"])
         getattr(function, "first", function)([p for _, p in held], *map(store.decode, clip["values"]["args"]),
                                              **store.decode(clip["values"]["kwargs"]))
-        return {**grads, **{name: p.grad for name, p in held}}
+        return {**grads, **{name: p.grad.cpu() for name, p in held}}
 
     def update(self, record, used):
         """What the optimizer makes of these gradients: (parameters, the
@@ -187,7 +197,7 @@ class Player:
                     raise NotPlayed(f"the gradient of {name} is sparse")
                 held[name] = p
                 p.data.copy_(record["before"][name])
-                p.grad = used[name]
+                p.grad = None if used[name] is None else used[name].to(p.device)
         with alone((record["rank"] + 1) % self.world, self.world), unwatched():
             optimizer.load_state_dict(store.decode(record["state_before"]))
             optimizer.step()

@@ -5,8 +5,8 @@ import hashlib
 
 import torch
 
-from . import alike, loss, reduction, store
-from .compare import camps, deviating, distances, factor_of
+from . import alike, context, loss, reduction, store
+from .compare import camps, deviating, distances, factor_of, is_rounding
 from .replay import NotPlayed
 
 
@@ -101,7 +101,10 @@ class Step:
             for number, call in enumerate(self.forwards(rank)):
                 if not call["drew"]:
                     continue
-                state = hashlib.blake2b(store.bytes_of(call["generators"]["torch"]), digest_size=16)
+                state = hashlib.blake2b(digest_size=16)
+                for generator in context.GENERATORS:
+                    if generator in call["generators"]:
+                        state.update(store.bytes_of(call["generators"][generator]))
                 self.report.draw(rank, number, self.step, state.hexdigest())
                 self.report.count("randomness")
 
@@ -129,6 +132,10 @@ class Step:
                 wrong = own
             if wrong and self.compare_played(self.player.passes(record), self.player.passes(record)):
                 self.pass_over("gradient", [rank], "played twice, it gives two results: an operator does not repeat")
+                return
+            if wrong and self.player.may_vary() and all(is_rounding(*pair) for pair in wrong.values()):
+                self.pass_over("gradient", [rank], "within rounding, and not bit for bit, what its backward pass gives: on "
+                               "a GPU, an operator may not repeat")
                 return
         except NotPlayed as error:
             self.pass_over("gradient", [rank], str(error))
@@ -475,10 +482,15 @@ class Step:
             return
         wrong = [name for name in self.names
                  if not store.same_bits(record["after"][name], held.get(name, record["before"][name]))]
+        if wrong and self.player.may_vary() and all(
+                is_rounding(record["after"][name], held.get(name, record["before"][name]).cpu()) for name in wrong):
+            self.pass_over("update", [rank], "within rounding, and not bit for bit, what the optimizer makes of it: on a "
+                           "GPU, an operator may not repeat")
+            return
         if wrong:
             self.find("update", "VALUE.CORRUPTED", [rank], wrong,
                       "the parameters after the update are not what the optimizer makes of those before",
-                      distances({n: (record["after"][n], held.get(n, record["before"][n])) for n in wrong}))
+                      distances({n: (record["after"][n], held.get(n, record["before"][n]).cpu()) for n in wrong}))
         elif not store.is_code_of(record["state_after"], optimizer.state_dict(), store.same_bits):
             self.find("update", "VALUE.CORRUPTED", [rank], [], "the optimizer's state is not what its step makes of it")
         self.report.count("update")
