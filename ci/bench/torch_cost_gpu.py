@@ -50,7 +50,6 @@ def become_rank(steps, out):
     model = DDP(GPT().cuda(), device_ids=[0], bucket_cap_mb=4)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     ids = torch.randint(8192, (8, 257), device="cuda")
-    took = []
     for step in range(WARM_UP + steps):
         if step == WARM_UP:
             torch.cuda.synchronize()
@@ -74,7 +73,7 @@ def run(ddprove, way, steps, folder):
     if WAYS[way] is None:
         environment.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29631")
     else:
-        command = [ddprove, "exec", "--ranks", "1", *WAYS[way], "--out", os.path.join(folder, "run"), "--", *command]
+        command = [ddprove, "exec", "--ranks", "1", *WAYS[way], "--", *command]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{way}: exit {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
