@@ -5,6 +5,7 @@
 
 #include "ddpcore/base/file.h"
 #include "harness/cell/cell.h"
+#include "harness/cell/stage.h"
 
 /* Everything that a run writes into its folder (cell.h). */
 static const char *const file_patterns[] = {
@@ -12,8 +13,9 @@ static const char *const file_patterns[] = {
     "rank*.log",         "rank*.stack",  "launcher.log",
     "graph.txt",         "verdict.json", "checkpoint.safetensors*",
     "given.safetensors*"};
-static const char *const folder_patterns[] = {"schedules", "survivors", "trees", "payload",
-                                              "replay",    "restore",   "kept"};
+static const char *const folder_patterns[] = {"schedules", "survivors", "trees",
+                                              "payload",   "replay",    "restore",
+                                              "kept",      "mpi",       HARNESS_STAGE_PROOF};
 
 static bool is_ours(const char *path, const char *const *patterns, size_t pattern_count)
 {

@@ -40,6 +40,21 @@ static bool are_steps(const char *text)
     }
 }
 
+/* A proof is put together of what lies in its folder, so nothing of another run may. */
+static bool has_proof(const char *folder)
+{
+    static const char *const names[] = {"proof.json", "claimed", "judged", "rank0", "rank1"};
+    char path[PATH_MAX];
+    bool is_so = false;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        is_so =
+            is_so || (snprintf(path, sizeof path, "%s/%s", folder, names[i]) < (int)sizeof path &&
+                      access(path, F_OK) == 0);
+    }
+    return is_so;
+}
+
 int cli_prove_begin(const struct cli_options *options, char *folder)
 {
     const char *temporary = getenv("TMPDIR");
@@ -59,6 +74,11 @@ int cli_prove_begin(const struct cli_options *options, char *folder)
     }
     if (options->out_dir != NULL && ddp_files_make_dirs(options->out_dir, &err) != DDP_OK) {
         return cli_usage_error("--out: %s", err.text);
+    }
+    if (options->out_dir != NULL && has_proof(options->out_dir)) {
+        return cli_usage_error("--out: %s holds what an earlier run kept for its proof; name "
+                               "another folder, or remove it",
+                               options->out_dir);
     }
     if (realpath(options->out_dir != NULL ? options->out_dir : made, folder) == NULL ||
         setenv("DDPROVE_PROVE", folder, 1) != 0 || setenv("DDPROVE_PROVE_STEPS", steps, 1) != 0) {

@@ -28,7 +28,7 @@ static bool find_mismatches(struct harness_diag_evidence *evidence,
     for (size_t g = 0; g < evidence->group_count; g++) {
         struct harness_diag_finding finding;
 
-        if (harness_diag_compare(evidence, g, &finding)) {
+        if (!harness_diag_is_retold(evidence, g) && harness_diag_compare(evidence, g, &finding)) {
             harness_diag_answer_add(evidence, answer, &finding);
             is_found = true;
         }

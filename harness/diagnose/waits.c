@@ -32,6 +32,9 @@ static void mark(struct harness_diag_waits *waits)
         const struct harness_diag_group *group = &evidence->groups[g];
         struct harness_diag_front *front = &waits->fronts[g];
 
+        if (harness_diag_is_retold(evidence, g)) {
+            continue;
+        }
         *front = harness_diag_front(group);
         if (group->is_local) {
             continue;

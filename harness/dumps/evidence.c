@@ -230,3 +230,37 @@ const char *harness_diag_place_text(struct harness_diag_evidence *evidence,
     }
     return place.file != NULL ? place.file : "";
 }
+
+/* The dump is not older than the lines, and not cut. */
+static bool tells_as_much(const struct harness_diag_member *dump,
+                          const struct harness_diag_member *lines)
+{
+    return dump != NULL && dump->has_record && !dump->is_log && !dump->is_short &&
+           dump->posted >= lines->posted;
+}
+
+bool harness_diag_is_retold(const struct harness_diag_evidence *evidence, size_t group)
+{
+    static const char by_watchdog[] = "watchdog's ";
+    const struct harness_diag_group *lines = &evidence->groups[group];
+    bool is_retold = false;
+
+    for (size_t g = 0; g < evidence->group_count; g++) {
+        const struct harness_diag_group *dumps = &evidence->groups[g];
+
+        if (strncmp(lines->name, by_watchdog, sizeof by_watchdog - 1) != 0 ||
+            (strcmp(lines->name + sizeof by_watchdog - 1, dumps->name) != 0 &&
+             !(lines->is_world && dumps->name[0] == '\0'))) { /* the world has no name there */
+            continue;
+        }
+        is_retold = true;
+        for (size_t i = 0; i < lines->member_count; i++) {
+            const struct harness_diag_member *member = &lines->members[i];
+
+            is_retold =
+                is_retold && (!member->has_record ||
+                              tells_as_much(harness_diag_member_of(dumps, member->rank), member));
+        }
+    }
+    return is_retold;
+}

@@ -169,6 +169,9 @@ const struct harness_diag_call *harness_diag_call_at(const struct harness_diag_m
                                                      int64_t seq);
 /* "default_pg", "group 2 (dp)"; after settling. */
 const char *harness_diag_group_name(const struct harness_diag_group *group);
+/* Whether the group is put together from a watchdog's lines, and dumps tell as much of all of its
+ * members, and more: then nothing is concluded from the lines. After settling. */
+bool harness_diag_is_retold(const struct harness_diag_evidence *evidence, size_t group);
 /* "all_reduce 5 (100 x Float, sum)". */
 const char *harness_diag_call_text(struct harness_diag_evidence *evidence,
                                    const struct harness_diag_call *call);

@@ -269,17 +269,30 @@ static enum harness_verdict crash_of(const struct harness_watch *watch, uint32_t
                : HARNESS_VERDICT_NONE;
 }
 
-/* Its end may have taken along a rank that failed inside a call: it was in none that failed, or was
- * ended by a signal that no failing program ends by, and no launcher either. */
-static bool may_take_along(const struct harness_watch *watch, uint32_t rank, bool has_aborted_too)
+/* It is inside a call, or one has failed on it. */
+static bool is_within(const struct harness_watch_rank *rank)
+{
+    return rank->wait_count > 0 || rank->has_broken;
+}
+
+/* The end of `other` may have taken along a rank that failed inside a call: it was in none that
+ * failed, or was ended by a signal. Who aborted there may be the one that was taken along: by a
+ * rank that left with code 0, which met no error; and of a rank that aborted itself, neither that
+ * nor the signal of a launcher tells. */
+static bool may_take_along(const struct harness_watch *watch, uint32_t rank, uint32_t other)
 {
     const struct harness_watch_rank *self = &watch->ranks[rank];
+    const struct harness_watch_rank *by = &watch->ranks[other];
+    const bool has_met_error = has_aborted(self) || self->code != 0;
 
-    return crash_of(watch, rank) != HARNESS_VERDICT_NONE &&
-           ((self->wait_count == 0 && !self->has_broken) ||
-            (self->state == HARNESS_WATCH_SIGNALED &&
-             (!has_aborted_too ||
-              (!has_aborted(self) && !harness_watch_may_be_of_launcher(self)))));
+    if (crash_of(watch, other) == HARNESS_VERDICT_NONE) {
+        return false;
+    }
+    if (!is_within(by)) {
+        return true;
+    }
+    return by->state == HARNESS_WATCH_SIGNALED && (!has_aborted(by) || has_met_error) &&
+           (!has_aborted(self) || (!has_aborted(by) && !harness_watch_may_be_of_launcher(by)));
 }
 
 /* It ended by an error of its own inside a call that another rank, which is gone too or about to
@@ -289,8 +302,7 @@ static bool is_taken_along(const struct harness_watch *watch, uint32_t rank)
 {
     const struct harness_watch_rank *self = &watch->ranks[rank];
 
-    if ((self->state != HARNESS_WATCH_EXITED && !has_aborted(self)) ||
-        (self->wait_count == 0 && !self->has_broken)) {
+    if ((self->state != HARNESS_WATCH_EXITED && !has_aborted(self)) || !is_within(self)) {
         return false;
     }
     for (uint32_t r = 0; r < watch->world_size; r++) {
@@ -301,7 +313,7 @@ static bool is_taken_along(const struct harness_watch *watch, uint32_t rank)
             !is_missed(watch, rank)) {
             return true;
         }
-        if (r != rank && (other->is_ending || may_take_along(watch, r, has_aborted(self)))) {
+        if (r != rank && (other->is_ending || may_take_along(watch, rank, r))) {
             return true;
         }
     }

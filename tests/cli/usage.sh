@@ -177,6 +177,10 @@ left=$(find again -name '*rank2*' -o -name '*.r2.txt')
 test -z "$left" || fail "an earlier run's files are left: $left"
 test -e again/own.simulated/sim/notes || fail "a file that is no run's was removed"
 
+# Nor is a proof put together of what two runs have kept.
+mkdir -p proved/rank1
+refused 'proved holds what an earlier run kept for its proof' exec --prove equivalence --out proved -- true
+
 # The collective lab.
 refused 'say what to do with which algorithm' coll
 refused 'say what to do with which algorithm' coll check

@@ -248,6 +248,12 @@ HARMLESS = {
         "from torch.utils.checkpoint import checkpoint; return self.fc2(self.drop(checkpoint("
         "lambda v: F.relu(self.fc1(v)), x.requires_grad_(), use_reentrant=True)))",
         "a part of the pass is made again inside of the backward pass", "PASS", ""),
+    "unrepeatable": Variant(
+        "mlp_digits.py", "return self.fc2(self.drop(F.relu(self.fc1(x))))",
+        "import random; h = F.relu(self.fc1(x)); h.requires_grad and h.register_hook("
+        "lambda g: g * (1 + 1e-6 * torch.rand(g.shape, generator=torch.Generator().manual_seed("
+        "random.SystemRandom().getrandbits(32))))); return self.fc2(self.drop(h))",
+        "a backward pass does not come out alike each time, as on GPUs", "INCONCLUSIVE", "does not repeat"),
     "penalty_past_the_output": Variant(
         "uneven.py", "loss = F.mse_loss(model(x), y)",
         "loss = F.mse_loss(model(x), y) + sum(p.square().sum() for p in model.parameters()) * 1e-3",

@@ -300,6 +300,24 @@ class Words(unittest.TestCase):
         self.assertAlmostEqual(compare.factor_of([t / 4 for t in one], one), 0.25)
         self.assertIsNone(compare.factor_of([torch.tensor([1.0, 2.0]), torch.tensor([4.0])], one))
 
+    def test_rounding(self):
+        ones = torch.linspace(-1, 1, 1000)
+        self.assertTrue(compare.is_rounding(ones * (1 + 2 ** -20), ones))
+        self.assertFalse(compare.is_rounding(ones * (1 + 2 ** -14), ones))
+        self.assertTrue(compare.is_rounding(ones * (1 + 2 ** -14), ones, spread=2 ** -16))
+        self.assertFalse(compare.is_rounding(ones * (1 + 2 ** -14), ones, spread=2 ** -20))
+        for other in (None, ones.double(), ones[:9], ones * float("nan")):
+            self.assertFalse(compare.is_rounding(other, ones, spread=1.0))
+            self.assertFalse(compare.is_rounding(ones, other, spread=1.0))
+        self.assertFalse(compare.is_rounding(torch.tensor([1]), torch.tensor([2]), spread=9.0))
+
+    def test_spreads_of_what_is_played_twice(self):
+        a, b = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5])
+        self.assertEqual(compare.spreads([{"x": a, "y": a}, {"x": a}], [{"x": b, "y": a}, {"x": b + 1}]), {"x": 1.5})
+        self.assertEqual(compare.spreads([{"x": a}], [{"x": a.clone()}]), {})
+        self.assertEqual(compare.spreads([{"x": a}], [{}]), {"x": float("inf")})
+        self.assertEqual(compare.spreads([{"x": a}], [{"x": a * float("nan")}]), {"x": float("inf")})
+
     def test_camps_have_the_same_bits(self):
         one, other = torch.tensor([float("nan"), 0.0]), torch.tensor([float("nan"), -0.0])
         values = {0: {"a": one}, 1: {"a": other}, 2: {"a": one.clone()}, 5: {}}

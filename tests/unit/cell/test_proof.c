@@ -1,6 +1,9 @@
 /* A proof.json as findings and accounts of a guest's record: what it says is taken whole, and a
  * file of which something is missing or altered is refused. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "harness/cell/stage.h"
 #include "tests/ct.h"
@@ -202,4 +205,33 @@ CT_TEST(cell_proof, refuses_what_was_damaged)
                      &err) == DDP_E_PARSE);
         fixture_close(&f);
     }
+}
+
+static void put_file(const char *folder, const char *name)
+{
+    char path[128];
+    struct ddp_files *files = ddp_files_system();
+
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    CT_REQUIRE_OK(ddp_files_write_whole(files, path, "x", 1, NULL));
+}
+
+/* What an earlier run has kept for its proof is no part of the next one's. */
+CT_TEST(proof, of_an_earlier_run)
+{
+    char folder[] = "/tmp/ddprove-cell-XXXXXX";
+    char proof[64], rank[96], notes[64];
+
+    CT_REQUIRE(mkdtemp(folder) != NULL);
+    (void)snprintf(proof, sizeof proof, "%s/" HARNESS_STAGE_PROOF, folder);
+    (void)snprintf(rank, sizeof rank, "%s/rank1", proof);
+    (void)snprintf(notes, sizeof notes, "%s/notes", folder);
+    CT_REQUIRE_OK(ddp_files_make_dirs(rank, NULL));
+    put_file(proof, "proof.json");
+    put_file(rank, "end");
+    put_file(folder, "notes");
+    CT_REQUIRE_OK(harness_cell_clear(folder, NULL));
+    CT_CHECK(access(proof, F_OK) != 0);
+    CT_CHECK(access(notes, F_OK) == 0);
+    CT_REQUIRE_OK(ddp_files_remove_tree(folder, NULL));
 }

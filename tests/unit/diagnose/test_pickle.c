@@ -85,10 +85,26 @@ CT_TEST(diagnose_pickle, refuses_circles)
 {
     CHECK_PICKLE("\x80\x02]q\x00h\x00"
                  "a.",
-                 DDP_E_UNSUPPORTED, "offset 5: a list or map within itself is refused");
+                 DDP_E_UNSUPPORTED, "offset 7: a list or map within itself is refused");
     CHECK_PICKLE("\x80\x02]q\x00]h\x00"
                  "aa.",
-                 DDP_E_UNSUPPORTED, "offset 6: a list or map within itself is refused");
+                 DDP_E_UNSUPPORTED, "offset 9: a list or map within itself is refused");
+    CHECK_PICKLE("\x80\x02}q\x00(X\x01\x00\x00\x00"
+                 "kh\x00u.",
+                 DDP_E_UNSUPPORTED, "offset 14: a list or map within itself is refused");
+}
+
+/* PyTorch remembers a frame once it is whole, and has it again in the same stack trace. */
+CT_TEST(diagnose_pickle, reads_what_comes_again_beside_itself)
+{
+    CHECK_PICKLE("\x80\x02](}(X\x01\x00\x00\x00"
+                 "kK\x05uq\x01h\x01]K\x07"
+                 "aq\x02h\x01h\x02"
+                 "eq\x03.",
+                 DDP_OK, "[{\"k\":5},{\"k\":5},[7],{\"k\":5},[7]]");
+    CHECK_PICKLE("\x80\x02]q\x00h\x00K\x01"
+                 "a.",
+                 DDP_E_PARSE, "offset 9: values are appended to what is no list");
 }
 
 CT_TEST(diagnose_pickle, refuses_depth)

@@ -135,6 +135,24 @@ CT_TEST(watch, left_inside_of_what_another_aborted_in)
     fake_job_close(&job);
 }
 
+/* Both wait for the device in the first call, rank 0 has posted the next one, rank 1 has left: a
+ * thread that waits does not make its exit with code 0 a failure. */
+CT_TEST(watch, left_with_a_call_under_way)
+{
+    struct fake_job job;
+
+    fake_job_begin(&job, 2);
+    for (uint32_t r = 0; r < 2; r++) {
+        fake_wait(&job, r, 0, 0, fake_post(&job, r, 0, 10, 0));
+    }
+    (void)fake_post(&job, 0, 0, 20, 0);
+    fake_state(&job, 1, HARNESS_WATCH_EXITED, 0);
+    fake_state(&job, 0, HARNESS_WATCH_SIGNALED, SIGABRT);
+    fake_look(&job, MS);
+    check_only(&job, HARNESS_VERDICT_CRASH_FINISHED_EARLY, 1);
+    fake_job_close(&job);
+}
+
 /* Rank 1 is what aborted: that rank 0 was ended for it by whoever started it does not clear it; nor
  * that rank 0 aborted as well. */
 CT_TEST(watch, aborted_by_itself)

@@ -17,12 +17,24 @@ def distances(pairs):
     return {name: far for name, far in ((name, distance_of(*pair)) for name, pair in pairs.items()) if far is not None}
 
 
-def is_rounding(one, other):
-    """Whether they differ by no more than additions in another order may."""
+def is_rounding(one, other, spread=0.0):
+    """Whether they differ by no more than additions in another order may, or by little more than a spread."""
     if one is None or other is None or not one.is_floating_point() or not torch.isfinite(one).all():
         return False
     far, size = distance_of(one, other), float(other.double().abs().max()) if other.numel() else 0.0
-    return far is not None and far <= 64 * torch.finfo(one.dtype).eps * size
+    return far is not None and far <= max(64 * torch.finfo(one.dtype).eps * size, 16 * spread)
+
+
+def spreads(ones, others):
+    """How far what is played twice lies apart: {name: distance} of what differs. ones, others: [{name: tensor}]; a tensor
+    that is there once only is infinitely far."""
+    found = {}
+    for one, other in zip(ones, others, strict=True):
+        for name in set(one) | set(other):
+            if not store.same_bits(one.get(name), other.get(name)):
+                far = distance_of(one.get(name), other.get(name))
+                found[name] = max(found.get(name, 0.0), float("inf") if far is None or far != far else far)
+    return found
 
 
 def factor_of(ones, others):
