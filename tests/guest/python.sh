@@ -17,13 +17,16 @@ expect() {
     got=$?
     if [ "$got" -ne "$code" ] || ! grep -q -- "$words" "$folder/said"; then
         echo "FAIL $*: exit $got, not $code; said, instead of \"$words\":"
-        cat "$folder/said"
+        cat "$folder/said" "$ranks"
         failures=$((failures + 1))
     fi
 }
-# shellcheck disable=SC2086 # words
+# What ranks say goes elsewhere: it comes in pieces, between which ddprove may say something.
+export ranks="$folder/ranks"
+: >"$ranks"
+# shellcheck disable=SC2086,SC2016 # words; the ranks' shells look at the rest
 watched() {
-    expect "$1" "$2" "$ddprove" exec --ranks 3 --limit 5 --prove sums -- python3 "$trainer" 500 $3
+    expect "$1" "$2" "$ddprove" exec --ranks 3 --limit 5 --prove sums -- sh -c 'exec "$@" 2>>"$ranks"' sh python3 "$trainer" 500 $3
 }
 watched 0 "^ddprove: results of 4[0-9][0-9] calls judged; [0-9]* not judged: rounding" ""
 # It dies between two calls: the next one is named at once, or as soon as another rank comes to it.
