@@ -10,7 +10,8 @@ best what is wrong; a fixed campaign (sim), all of whose findings are known; `dd
 schedules (kinds that no job posts are only proved: noticed, but no right family); all of these scenarios, with every word, and
 their runs judged again from their files; records that the program has made and that were damaged, with every word that is
 said of them; on real processes those scenarios that reach what sim has not; canaries of the judge of guests; what only a
-plug-in's all-reduce reaches, with three of them; what only a card shows, on the stand-ins of one; and some once more
+plug-in's all-reduce reaches, with three of them; `coll check` of all exhibits of tests/coll/museum.c, and `explain --events` of a
+few runs, with every word; what only a card shows, on the stand-ins of one; and some once more
 in a program built with AddressSanitizer and UBSan, on real processes where these run the file. What says
 nothing of what is wrong is noticed, and what follows is asked for a verdict first: other words, a schedule's proof that fails
 or crashes, INCONCLUSIVE, or a FAIL that found nothing. A verdict of a wrong family is none of these: it counts.
@@ -59,6 +60,7 @@ CAMPAIGN_SAID = os.path.join(ROOT, "tests/data/campaign.txt")
 RESULTS = os.path.join(BUILD, "results.jsonl")
 KEPT = os.path.join(ROOT, "ci/results/mutation.jsonl")
 ARGUED = os.path.join(ROOT, "ci/equivalent_mutants.txt")
+MUSEUM = os.path.join(ROOT, "tests/coll")
 SEED = 20261122
 # What is mutated, and the families of verdicts that are right for a mutant of it. A mutant may do whatever its
 # folder's code can do wrong; a crash or a hang of the job is what it is. Never right: an ERROR of the harness,
@@ -116,6 +118,8 @@ ON_STANDIN_TOO = {
 # What only a program of somebody else's can be found with: canaries of its judge, and a few others (guest/c*.yaml).
 ON_GUEST = ["harness/judge/expect.c", "harness/judge/judge.c"]
 GUESTS = ["ddprove_guest_trainer", "ddprove_guest_model_trainer"]
+# Whose events are shown as `explain --events` does.
+SHOWN = ["value/flip_before", "mismatch/skipped", "crash/two_ranks", "checkpoint/resume"]
 # What judging a recorded run runs otherwise.
 ON_CHECK = ["harness/trace", "harness/judge", "harness/monitor", "harness/oracle", "harness/emulation"]
 # Judges damaged records, too (tests/suite/damaged.py).
@@ -300,6 +304,21 @@ class Builder:
             with contextlib.suppress(FileNotFoundError):
                 self.call(["cc", "-w", "-shared", "-fPIC", "-o", f"{out}/{name}.so", *words, "-lm"])
         return sorted(glob.glob(f"{out}/*.so"))
+
+    def exhibits(self):
+        """Plug-ins with right and with wrong all-reduces: {library: worlds to check them with}."""
+        out = os.path.join(BUILD, "museum")
+        shutil.rmtree(out, ignore_errors=True)
+        os.makedirs(out)
+        found = {}
+        with open(f"{MUSEUM}/museum.txt", encoding="utf-8") as file:
+            numbers = [line.split()[0] for line in file if line[0].isdigit()]
+        for number in numbers:
+            with contextlib.suppress(FileNotFoundError):
+                self.call(["cc", "-std=gnu99", "-w", "-shared", "-fPIC", "-I", f"{ROOT}/harness/plugin", "-I", MUSEUM,
+                           f"-DBUG={number}", "-o", f"{out}/{number}.so", f"{MUSEUM}/museum.c"])
+                found[f"{out}/{number}.so"] = "9" if number == "103" else "1-4"
+        return found
 
     def reach(self):
         """Which scenarios run which line."""
@@ -557,6 +576,42 @@ def proved(program, folder):
     return None
 
 
+def asked(program, arguments, folder, seconds):
+    """(exit code, all that is said)."""
+    return call(["sh", "-c", 'exec "$@" 2>&1', "sh", program, *arguments], folder, seconds)
+
+
+def proofs_of(program, exhibits, folder):
+    """What `coll check` says of each exhibit, one after the other: (its name, what)."""
+    for library, worlds in exhibits.items():
+        code, text = asked(program, ["coll", "check", library, "--worlds", worlds, "--budget", "300"], folder, CELL_SECONDS)
+        yield os.path.basename(library), f"exit {code}\n" + re.sub(r", [0-9.]+ s$", "", text, flags=re.MULTILINE)
+
+
+def events_of(program, folder):
+    """What `explain --events` says of some runs in sim, one after the other: (which, what)."""
+    out = os.path.join(folder, "shown")
+    shutil.rmtree(out, ignore_errors=True)
+    files = [os.path.join(SCENARIOS, f"{name}.yaml") for name in SHOWN]
+    asked(program, ["run", *files, "--driver", "sim", "-j", "1", "--out", out], folder, CELL_SECONDS * 3)
+    for path in sorted(glob.glob(f"{out}/**/verdict.json", recursive=True)):
+        record = os.path.dirname(path)
+        code, text = asked(program, ["explain", record, "--events"], folder, CELL_SECONDS)
+        yield os.path.relpath(record, out), f"exit {code}\n" + text.replace(out, "")
+    shutil.rmtree(out, ignore_errors=True)
+
+
+def on_words(made, expected):
+    """As run(): the first answer that is not as the program itself gave it."""
+    count = 0
+    for name, text in made:
+        count += 1
+        if expected.get(name) != text:
+            lines = zip(text.splitlines(), expected.get(name, "").splitlines())
+            return (name, "WORDS", next((one for one, other in lines if one != other), text[-200:])[:200])
+    return None if count == len(expected) else ("some", "WORDS", f"{count} answers, not {len(expected)}")
+
+
 def on_damaged(program, records):
     """As run(), of damaged records. records: (folder, [(name, what)]), which the program itself has made."""
     out, made = records
@@ -645,9 +700,11 @@ def parts(scenarios):
     return [mixed[start:start + AT_A_TIME] for start in range(0, len(mixed), AT_A_TIME)]
 
 
-def judge(path, program, folder, scenarios, sanitize, standin, records, plugins):
+def judge(path, program, folder, scenarios, sanitize, standin, records, libraries):
     """How a mutant ends: {"by", "scenario", "outcome", "verdict"}. scenarios: those that run its line in sim. sanitize:
-    see sanitized(); standin: see on_standin(), None: there are none; records: see on_damaged(); plugins: libraries."""
+    see sanitized(); standin: see on_standin(), None: there are none; records: see on_damaged(); libraries: plug-ins, exhibits, and
+    what the program itself says of these and of events."""
+    plugins, exhibits, proofs, events = libraries
     area, name = os.path.split(path)
     stages = []
     # A healthy job says best what a mutant of the core does.
@@ -691,6 +748,11 @@ def judge(path, program, folder, scenarios, sanitize, standin, records, plugins)
         files = [os.path.join(SCENARIOS, f"{one}.yaml") for one in WITH_PLUGIN]
         stages += [("scenario", lambda words=[*files, "--collective", one, "--set", "job.ranks=3", "--driver", "proc", "-j", "4"]:
                     run(program, folder, words, CELL_SECONDS * 3)) for one in plugins]
+    if area == "harness/sums" and exhibits:
+        is_reached = True
+        stages.append(("scenario", lambda: on_words(proofs_of(program, exhibits, folder), proofs)))
+    if area == "harness/trace":
+        stages.append(("scenario", lambda: on_words(events_of(program, folder), events)))
     if path in ON_GUEST:
         is_reached = True
         files = sorted(glob.glob(os.path.join(SCENARIOS, "guest/c*.yaml")))
@@ -748,7 +810,10 @@ class Session:
         os.environ["PATH"] = f"{builder.tree}/bin:{os.environ['PATH']}"  # scenarios name a guest's program without a folder
         out = os.path.join(BUILD, "damaged")
         self.records = (out, damaged.record(f"{builder.tree}/bin/ddprove", ROOT, out))
-        self.plugins = builder.plugins()
+        exhibits, program = builder.exhibits(), f"{builder.tree}/bin/ddprove"
+        with tempfile.TemporaryDirectory() as folder:
+            self.libraries = (builder.plugins(), exhibits, dict(proofs_of(program, exhibits, folder)),
+                              dict(events_of(program, folder)))
         self.argued = argued()
         self.reach = builder.reach()
         self.end = end
@@ -840,7 +905,7 @@ class Session:
                 return other is not None and builder.build(other, name)
             return link if builder is not None else None
         return judge(path, program, folder, self.reach.of_line(path, number), link_by(self.sanitizing),
-                     link_by(self.standins), self.records, self.plugins)
+                     link_by(self.standins), self.records, self.libraries)
 
 
 def print_table(entries):
