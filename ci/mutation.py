@@ -92,6 +92,7 @@ LOADER = list(that_say(r"\bloader_workers:"))
 ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/transport", "tcp", TCP), ("ddpcore/store", "", PROC),
            ("harness/monitor", "", PROC), ("harness/trace", "", PROC), ("harness/sums", "tree", ["mpi"]),
            ("harness/oracle", "tree", ["mpi"]),
+           ("harness/oracle", "usage_links", ["io"]),
            ("ddpcore/collective", "queue", ["mpi"]), ("ddpcore/collective", "control", ["mpi"]),
            ("ddpcore/collective", "compiled", PROC), ("harness/inject", "", PROC + ["io", "slow"]),
            ("ddpcore/ddp", "loader", LOADER),
