@@ -67,11 +67,10 @@ class Stage:
         self.source = Copy(shape.source) if can_copy(shape.source) else None
         self.target = self.source if shape.target is shape.source else \
             Copy(shape.target) if can_copy(shape.target) else None
-        self.is_faulty = [bool(library.guest.wants_calls(is_behind)) for is_behind in (0, 1)]
         if self.source is not None:
             self.source.fetch()
             wait(shape.where)
-            if self.is_faulty[0]:
+            if library.guest.wants_calls(0):
                 self.source.remember()
 
     def addresses(self):

@@ -87,8 +87,8 @@ class Table:
 
     def wait(self):
         """For the copies."""
-        for copy in list(self.copies.values())[:1]:
-            host.wait(copy.tensor.device)
+        for device in {copy.tensor.device for copy in self.copies.values()}:
+            host.wait(device)
 
     def show_updated(self):
         """Tell of the model as it is now; faults may change the parameters."""
