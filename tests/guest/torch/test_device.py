@@ -13,7 +13,7 @@ except ImportError:
     print("there is no PyTorch here")
     sys.exit(77)
 
-from ddprove_torch import backend, device, host, library  # noqa: E402
+from ddprove_torch import backend, device, host, library, optimizer  # noqa: E402
 
 
 class Event:
@@ -161,6 +161,13 @@ class Calls(unittest.TestCase):
             self.assertNotEqual(*host.stage_of(shape).addresses())
             shape.source = torch.arange(6.0)[::2]
             self.assertIsNone(host.stage_of(shape).addresses()[0])  # not one run of memory
+
+    def test_a_model_over_two_devices_is_waited_for_on_both(self):
+        table, devices = optimizer.Table.__new__(optimizer.Table), [torch.device("cuda", i) for i in (0, 1)]
+        table.copies = {(i, "data"): mock.Mock(**{"tensor.device": devices[i % 2]}) for i in range(4)}
+        with mock.patch.object(host, "wait") as wait:
+            table.wait()
+        self.assertEqual(sorted(str(call.args[0]) for call in wait.call_args_list), ["cuda:0", "cuda:1"])
 
     def test_only_what_was_changed_is_written_back(self):
         tensor = torch.arange(3.0)
