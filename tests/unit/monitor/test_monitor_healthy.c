@@ -1,6 +1,7 @@
 /* Moments of healthy runs, and of runs that end in good order: the monitor must keep silent. */
 #include <string.h>
 
+#include "harness/monitor/graph.h"
 #include "tests/ct.h"
 #include "tests/unit/monitor/monitor_cut.h"
 
@@ -86,6 +87,28 @@ CT_TEST(monitor_healthy, ranks_come_up)
     cut_host(&job, 1, DDP_PHASE_INIT, 1);
     cut_wait(&job, 1, 1, 0);
     cut_check_silent(&job, "one is through, and waits for one that is not");
+    cut_fini(&job);
+}
+
+/* One waits in the first collective for those that are still at the store, and these wait for none
+ * that has left it: no circle of waits. */
+CT_TEST(monitor_healthy, the_store_is_left_one_by_one)
+{
+    struct cut_job job;
+
+    cut_init(&job, RANKS);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        cut_post(&job, r, 0);
+        cut_host(&job, r, DDP_PHASE_INIT, CUT_LATE_MS);
+        job.pages[r].wait_kind = DDP_WAIT_STORE;
+    }
+    cut_post(&job, 1, 1);
+    cut_wait(&job, 1, 1, 0);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        CT_CHECK(!harness_graph_has_edge(&job.cut, r, 1));
+        CT_CHECK_EQ_I64(harness_graph_has_edge(&job.cut, 1, r) ? 1 : 0, r != 1 ? 1 : 0);
+    }
+    cut_check_silent(&job, "no circle of waits");
     cut_fini(&job);
 }
 
