@@ -17,11 +17,13 @@
 #include <unistd.h>
 
 #include "ddpcore/base/clock.h"
+#include "ddpcore/base/file.h"
 
 #define PAGE_BYTES    ((size_t)4096)
 #define STUCK_NS      (90 * DDP_NS_PER_S)
 #define GRACE_NS      (2 * DDP_NS_PER_S)
 #define MPIRUN_END_NS (5 * DDP_NS_PER_S)
+#define FILES         "/dev/shm/ddprove-lab-"
 enum { LOOK_MS = 4, SHARE_OF_MEMORY = 2 };
 
 /* --- mapping ---------------------------------------------------------------------------------- */
@@ -125,6 +127,39 @@ static void allow_ranks(void)
     }
 }
 
+/* A folder for the files of Open MPI, so that they can be removed: now and then mpirun hangs as it
+ * is ended, and then leaves them. In memory, as its ranks map some of them. A folder that the user
+ * has named for these stays. */
+static ddp_status make_files(struct harness_lab_team *team, struct ddp_err *err)
+{
+    static const char *const names[] = {"OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base",
+                                        "OMPI_MCA_btl_vader_backing_directory",
+                                        "OMPI_MCA_btl_sm_backing_directory"};
+
+    (void)snprintf(team->files, sizeof team->files, FILES "%d-XXXXXX", (int)getpid());
+    if (mkdtemp(team->files) == NULL) {
+        team->files[0] = '\0';
+        return ddp_err_set(err, DDP_E_SYSTEM, "no folder for the files of mpirun, " FILES "...: %s",
+                           strerror(errno));
+    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *set = getenv(names[i]);
+
+        if (set == NULL || strncmp(set, FILES, strlen(FILES)) == 0) {
+            (void)setenv(names[i], team->files, 1);
+        }
+    }
+    return DDP_OK;
+}
+
+static void remove_files(struct harness_lab_team *team)
+{
+    if (team->files[0] != '\0') {
+        (void)!ddp_files_remove_tree(team->files, NULL);
+        team->files[0] = '\0';
+    }
+}
+
 static ddp_status spawn_mpirun(struct harness_lab_team *team, const char *mpirun,
                                struct ddp_err *err)
 {
@@ -141,6 +176,10 @@ static ddp_status spawn_mpirun(struct harness_lab_team *team, const char *mpirun
     (void)snprintf(place, sizeof place, "/proc/%d/fd/%d", (int)getpid(), team->fd);
     (void)snprintf(ranks, sizeof ranks, "%u", team->shared->request.ranks);
     allow_ranks();
+    if (make_files(team, err) != DDP_OK) {
+        free(program);
+        return DDP_E_SYSTEM;
+    }
     error = error != 0 ? error : posix_spawnattr_init(&attributes);
     if (error == 0) {
         /* A group of its own, so that all that it starts ends with it. */
@@ -151,6 +190,7 @@ static ddp_status spawn_mpirun(struct harness_lab_team *team, const char *mpirun
     }
     free(program);
     if (error != 0) {
+        remove_files(team);
         return ddp_err_set(err, DDP_E_SYSTEM, "%s cannot be started: %s", mpirun, strerror(error));
     }
     team->process_count = 1;
@@ -211,6 +251,7 @@ void harness_lab_team_end(struct harness_lab_team *team)
         team->pid[i] = 0;
     }
     team->process_count = 0;
+    remove_files(team);
 }
 
 /* The first rank that has said why it failed, and not only that another one is gone. */

@@ -12,6 +12,7 @@ struct harness_lab_team {
     pid_t pid[HARNESS_LAB_RANKS_MAX];
     uint32_t process_count; /* of mpirun's team: 1 */
     bool is_by_mpirun;
+    char files[64]; /* the folder of mpirun's files; empty: there is none */
     /* One that ended with an error, which may only follow from another one's. */
     uint32_t failed;                /* its number + 1; 0: none has */
     int failed_status;              /* as wait gives it */

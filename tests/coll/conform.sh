@@ -119,16 +119,24 @@ refused 'has no schedules that could be looked at' coll show ./RIGHT.so
 # An MPI's algorithms, where there is one: the trees show which one ran.
 if mpicc --version >/dev/null 2>&1 && mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
     mpicc -Wall -Wextra -Werror -shared -fPIC -I "$headers" -o mpi.so "$headers/example/mpi.c"
-    left=$(mktemp -d)
-    export OMPI_MCA_coll_tuned_use_dynamic_rules=1 OMPI_MCA_btl_vader_backing_directory="$left" OMPI_MCA_orte_tmpdir_base="$left"
+    # An mpirun that leaves a file behind, as one does that has to be killed, and says where.
+    mkdir by && real=$(command -v mpirun)
+    printf '#!/bin/sh\nfolder=$OMPI_MCA_orte_tmpdir_base\necho "$folder $OMPI_MCA_btl_vader_backing_directory" >>"%s"\n: >"$folder/left"\nexec "%s" "$@"\n' \
+        "$PWD/folders" "$real" >by/mpirun
+    chmod +x by/mpirun
+    PATH=$PWD/by:$PATH
+    export PATH OMPI_MCA_coll_tuned_use_dynamic_rules=1
     OMPI_MCA_coll_tuned_allreduce_algorithm=3 "$ddprove" coll check ./mpi.so --worlds 4 --limit 3 >out 2>err </dev/null
     grep -qF 'elements 0 to 18: ((0 1) (2 3))' out || fail "recursive doubling has another tree: $(cat out err)"
     grep -qE '^all_reduce mpi: PASS' out || fail "MPI fails: $(cat out err)"
     OMPI_MCA_coll_tuned_allreduce_algorithm=4 "$ddprove" coll check ./mpi.so --worlds 4 --limit 3 >out 2>err </dev/null
     grep -qF 'elements 5 to 9: (0 ((1 2) 3))' out || fail "the ring has another tree: $(cat out err)"
     # Ranks that hang are ended; neither their memory nor their files stay.
-    [ -z "$(find "$left" -type f)" ] || fail "left behind: $(find "$left" -type f | head)"
-    rm -rf "$left"
+    [ -s folders ] || fail "mpirun is given no folder"
+    while read -r folder memory; do
+        [ -n "$folder" ] && [ ! -e "$folder" ] || fail "left behind: $(find "$folder" | head)"
+        [ "$memory" = "$folder" ] || fail "the ranks' memory is in $memory, not in $folder"
+    done <folders
 fi
 echo "$failures failures"
 test "$failures" -eq 0
