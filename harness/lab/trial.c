@@ -176,6 +176,7 @@ static bool make_buffers(const struct trying *trying, struct buffers *buffers)
 
 struct companion {
     const struct trying *trying;
+    pthread_barrier_t both; /* they begin together */
     struct buffers buffers;
     ddp_status status;
 };
@@ -184,6 +185,7 @@ static void *run_companion(void *argument)
 {
     struct companion *companion = argument;
 
+    (void)pthread_barrier_wait(&companion->both);
     companion->status =
         make_call(companion->trying, companion->trying->second, &companion->buffers, 1);
     return NULL;
@@ -196,11 +198,14 @@ static ddp_status call_both(struct trying *trying, const struct buffers *buffers
     pthread_t thread;
 
     if (!make_buffers(trying, &companion.buffers) ||
+        pthread_barrier_init(&companion.both, NULL, 2) != 0 ||
         pthread_create(&thread, NULL, run_companion, &companion) != 0) {
         return DDP_E_NOMEM;
     }
+    (void)pthread_barrier_wait(&companion.both);
     status = make_call(trying, trying->engine, buffers, 0);
     (void)pthread_join(thread, NULL);
+    (void)pthread_barrier_destroy(&companion.both);
     free(companion.buffers.input.room);
     free(companion.buffers.output.room);
     return status != DDP_OK ? status : companion.status;

@@ -325,8 +325,14 @@ ddp_status harness_trace_after(const struct harness_trace *trace,
             entry.arg[2] -= lost->entry.arg[3] <= entry.arg[2] ? lost->entry.arg[3] : 0;
         }
         if (entry.event == DDP_EVENT_LINK_LOST && entry.arg[0] < parting->world_size) {
-            /* Connections are between processes, whatever their ranks are now. */
-            entry.arg[0] = harness_parting_member(parting, (uint32_t)entry.arg[0]);
+            /* Connections are between processes, whatever their ranks are now. Who is gone is seen
+             * to go by some only when they have the new group. */
+            const uint32_t peer = harness_parting_member(parting, (uint32_t)entry.arg[0]);
+
+            if (peer == UINT32_MAX) {
+                continue;
+            }
+            entry.arg[0] = peer;
         }
         append(out, &entry, member);
     }

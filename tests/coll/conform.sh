@@ -126,10 +126,10 @@ if mpicc --version >/dev/null 2>&1 && mpirun --version 2>/dev/null | grep -q 'Op
     chmod +x by/mpirun
     PATH=$PWD/by:$PATH
     export PATH OMPI_MCA_coll_tuned_use_dynamic_rules=1
-    OMPI_MCA_coll_tuned_allreduce_algorithm=3 "$ddprove" coll check ./mpi.so --worlds 4 --limit 3 >out 2>err </dev/null
+    OMPI_MCA_coll_tuned_allreduce_algorithm=3 "$ddprove" coll check ./mpi.so --worlds 4 --limit 20 >out 2>err </dev/null
     grep -qF 'elements 0 to 18: ((0 1) (2 3))' out || fail "recursive doubling has another tree: $(cat out err)"
     grep -qE '^all_reduce mpi: PASS' out || fail "MPI fails: $(cat out err)"
-    OMPI_MCA_coll_tuned_allreduce_algorithm=4 "$ddprove" coll check ./mpi.so --worlds 4 --limit 3 >out 2>err </dev/null
+    OMPI_MCA_coll_tuned_allreduce_algorithm=4 "$ddprove" coll check ./mpi.so --worlds 4 --limit 20 >out 2>err </dev/null
     grep -qF 'elements 5 to 9: (0 ((1 2) 3))' out || fail "the ring has another tree: $(cat out err)"
     # Ranks that hang are ended; neither their memory nor their files stay.
     [ -s folders ] || fail "mpirun is given no folder"

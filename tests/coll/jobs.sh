@@ -21,7 +21,7 @@ job() {
     shift 2
     "$cc" -w -DWHAT="$what" -DCALLS=18 -shared -fPIC -I "$headers" -o "$what.so" "$source" -lm
     ends "$code" run "$scenarios/equivalence/mlp_w4.yaml" --collective "./$what.so" --set job.ranks=3 --set job.steps=6 \
-        --set job.phase_budget_ms.backward=1000 --driver proc -j 1 --out "$what" "$@"
+        --set job.phase_budget_ms.backward=1000 --set job.timeout_ms=60000 --driver proc -j 1 --out "$what" "$@"
 }
 found() {
     grep -qE -e "$1" out || fail "$what: \"$1\" is not said: $(cat out)"
@@ -42,11 +42,12 @@ found 'VALUE.DUPLICATED +rank 1'
 
 # Its own crashes and hangs.
 job 1 CRASH
-found 'CRASH.SIGNALED +rank 0,1,2 .*probe'
+# Who sees the end of another one before its own call ends does not come to crash.
+found 'CRASH.SIGNALED +rank [012](,[12])* .*probe'
 found 'in the code of ./CRASH.so'
 job 1 LATE_CRASH
 found 'CRASH.SIGNALED +rank 1 .*backward'
-found 'inside all_reduce seq [0-9]+ \(bucket .*\), in the code of ./LATE_CRASH.so; rank(s 0 and 2 wait| [02] waits)'
+found 'inside all_reduce seq [0-9]+ \(bucket .*\), in the code of ./LATE_CRASH.so'
 for what in SPIN LATER_HANG; do
     job 1 $what
     found 'HANG.HOST +rank 1 .*backward'

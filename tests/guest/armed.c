@@ -131,7 +131,9 @@ static void say(const struct harness_findings *findings)
 
 int main(int argc, char **argv)
 {
-    const struct harness_watch_limits limits = {2 * DDP_NS_PER_S, 20 * DDP_NS_PER_S, 0};
+    const char *budget = getenv("ARMED_BUDGET_S");
+    const uint64_t budget_s = budget != NULL ? strtoull(budget, NULL, 10) : 2;
+    const struct harness_watch_limits limits = {budget_s * DDP_NS_PER_S, 20 * DDP_NS_PER_S, 0};
     struct ddp_err err = {{0}};
     struct ddp_mem_pool *pool;
     struct job job = {.ranks = 0};

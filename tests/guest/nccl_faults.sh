@@ -20,7 +20,8 @@ fault() {
         failures=$((failures + 1))
     fi
 }
-fault 0 "" skip 0 1 all_reduce 1000
+# Nothing is to be said of it, though a rank be off the CPU for long.
+ARMED_BUDGET_S=25 fault 0 "" skip 0 1 all_reduce 1000
 fault 1 "^ddprove: HANG.CYCLE, rank 1: .*has not come to " skip 0 1 all_reduce 23
 fault 1 "^ddprove: HANG.CYCLE, rank 1: .*rank 1 in all_reduce 24 of ncclCommInitRank " dup 0 1 all_reduce 23
 fault 1 "^ddprove: MISMATCH.COUNT, rank 1: .*100 f32.*256 f32" count 100 1 all_reduce 23

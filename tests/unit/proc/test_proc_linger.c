@@ -7,7 +7,7 @@
 #include "tests/unit/proc/proc_load.h"
 #include "tests/unit/proc/proc_tree.h"
 
-enum { RANKS = 2, HEAD_BYTES = 65536, PAGE_BYTES = 4096, BUDGET_MS = 100 };
+enum { RANKS = 2, HEAD_BYTES = 65536, PAGE_BYTES = 4096, BUDGET_MS = 1000 };
 #define HANG_LINGER_NS    (300 * DDP_NS_PER_MS)
 #define DEFAULT_LINGER_NS (2 * DDP_NS_PER_S)
 

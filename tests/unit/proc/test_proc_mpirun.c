@@ -33,13 +33,15 @@ static bool has_mpirun(void)
         }                                       \
     } while (0)
 
-static size_t folder_count; /* mpirun's own, in its usual place, before the test */
-
-static size_t count_folders(void)
+/* mpirun's own, in its usual place, which is the test's folder. */
+static size_t count_folders(const struct proc_test *test)
 {
+    char pattern[128];
     glob_t found;
-    size_t count = glob("/tmp/ompi.*", 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+    size_t count;
 
+    (void)snprintf(pattern, sizeof(pattern), "%s/ompi.*", test->dir);
+    count = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
     globfree(&found);
     return count;
 }
@@ -51,7 +53,7 @@ static void init(struct proc_test *test)
     for (int phase = 0; phase < DDP_PHASE_COUNT; phase++) {
         test->job.plan.job.phase_budget_ms[phase] = 60000; /* hung ranks are ended before */
     }
-    folder_count = count_folders();
+    CT_REQUIRE(setenv("TMPDIR", test->dir, 1) == 0);
 }
 
 /* Nothing is left: no descriptor, process, name, nor a folder of mpirun's. */
@@ -63,7 +65,7 @@ static void check_clean(const struct proc_test *test)
     proc_test_check_clean(test);
     (void)snprintf(path, sizeof(path), "%s/mpirun", test->dir);
     CT_CHECK(stat(path, &info) != 0 && errno == ENOENT);
-    CT_CHECK_EQ_U64(count_folders(), folder_count);
+    CT_CHECK_EQ_U64(count_folders(test), 0);
     CT_CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
 }
 

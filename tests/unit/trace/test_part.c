@@ -202,6 +202,7 @@ CT_TEST(part, a_connection_that_broke_is_between_members)
         announce(&job, right[m], right, 3);
     }
     note(&job, 2, DDP_EVENT_LINK_LOST, 3, 0, 0, 0);
+    note(&job, 0, DDP_EVENT_LINK_LOST, 1, 0, 0, 0); /* the dead one: nobody's in the new group */
     note(&job, 0, DDP_EVENT_LINK_LOST, UINT64_MAX, 0, 0, 0);
     find(&job);
     CT_REQUIRE_OK(harness_trace_after(&job.trace, &job.parting, 99, &after));
