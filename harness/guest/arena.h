@@ -180,8 +180,9 @@ static inline uint64_t guest_name_hash(const char *name)
 enum guest_comm_kind {
     GUEST_COMM_HOST,   /* a thread makes them: once posted they have begun */
     GUEST_COMM_DEVICE, /* a device does, in the order of a stream, once they are launched too */
-    GUEST_COMM_PAIR    /* a device, and they are messages from rank 0 to rank 1: both show the same
+    GUEST_COMM_PAIR,   /* a device, and they are messages from rank 0 to rank 1: both show the same
                           call, in whatever step of theirs */
+    GUEST_COMM_HOST_PAIR /* such messages, which a thread makes */
 };
 
 /* In place of a lane in LAUNCH: the launch failed, the calls will not be made. Lane 0: how far the
@@ -202,6 +203,8 @@ static inline uint64_t guest_op_pack(uint32_t kind, uint32_t dtype, uint32_t red
     return (uint64_t)(kind & 0xff) | (uint64_t)(dtype & 0xff) << 8 |
            (uint64_t)(redop & 0xff) << 16 | (uint64_t)root << 32;
 }
+/* Beside the op of a POST: its values may overflow. */
+#define GUEST_OP_MAY_OVERFLOW (UINT64_C(1) << 24)
 static inline uint32_t guest_op_kind(uint64_t op)
 {
     return (uint32_t)(op & 0xff);

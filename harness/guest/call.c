@@ -30,14 +30,21 @@ static uint64_t bucket_of(const struct ddprove_guest_call *call)
     return call->bucket | (uint64_t)(call->size_bytes >= needed ? call->model : 0) << 32;
 }
 
+/* What the call is, and whether its values may overflow. */
+static uint64_t op_of(const struct ddprove_guest_call *call)
+{
+    const int may_overflow = call->size_bytes >= sizeof *call && call->may_overflow != 0;
+
+    return guest_op_pack(call->kind, call->dtype, call->redop, call->root) |
+           (may_overflow ? GUEST_OP_MAY_OVERFLOW : 0);
+}
+
 static void post(struct guest_page *page, struct guest_comm *comm, struct ddprove_guest_call *call)
 {
     call->seq = __atomic_add_fetch(&comm->posted, 1, __ATOMIC_ACQ_REL);
     guest_self_record(page, GUEST_EVENT_POST,
                       (const uint64_t[GUEST_ARG_COUNT]){
-                          call->comm, call->seq,
-                          guest_op_pack(call->kind, call->dtype, call->redop, call->root),
-                          call->elem_count, bucket_of(call)});
+                          call->comm, call->seq, op_of(call), call->elem_count, bucket_of(call)});
     show_name(page, call);
 }
 

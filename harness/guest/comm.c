@@ -74,6 +74,11 @@ uint32_t ddprove_guest_comm_create(uint64_t key, uint32_t rank, uint32_t size, c
     return guest_comm_create(key, rank, size, name, GUEST_COMM_HOST);
 }
 
+uint32_t ddprove_guest_pair_create(uint64_t key, uint32_t rank, const char *name)
+{
+    return guest_comm_create(key, rank, 2, name, GUEST_COMM_HOST_PAIR);
+}
+
 void guest_comm_free(uint32_t comm, int is_aborted)
 {
     struct guest_page *page = guest_self_page();

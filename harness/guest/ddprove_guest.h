@@ -146,6 +146,9 @@ DDPROVE_GUEST_API void ddprove_guest_phase(enum ddprove_guest_phase phase);
  * process, 0 if nobody watches or more than 64 live at once (then its calls are not seen). */
 DDPROVE_GUEST_API uint32_t ddprove_guest_comm_create(uint64_t key, uint32_t rank, uint32_t size,
                                                      const char *name);
+/* The same for messages from one rank (rank 0 of two) to another one (rank 1), whose n-th send meets
+ * the n-th receive, in whatever step of the job either of them is. */
+DDPROVE_GUEST_API uint32_t ddprove_guest_pair_create(uint64_t key, uint32_t rank, const char *name);
 /* It is used no more. */
 DDPROVE_GUEST_API void ddprove_guest_comm_free(uint32_t comm);
 /* A key for a communicator made from another one by all of its members in the same order, the n-th
@@ -180,7 +183,8 @@ struct ddprove_guest_call {
 
     /* The caller's again. Since version 4. */
     uint32_t model; /* whose bucket it is, as ddprove_guest_bucket numbers it; 0: of the only one */
-    uint32_t spare;
+    uint32_t may_overflow; /* not 0: its values are scaled so far up that they may come to infinity
+                              now and then, and the program looks for that (GradScaler) */
 };
 
 /* A blocking call begins. Returns how often the program is to make it: 1, or by a fault 0 or 2. */

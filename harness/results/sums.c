@@ -138,7 +138,9 @@ static bool find_not_finite(const struct harness_sums_case *the, struct harness_
     harness_watch_say(&finding, "rank %s put in %s",
                       harness_rank_set_text(&finding.culprits, ranks),
                       has_nan ? "a NaN" : "an infinite value");
-    keep_first(the, &finding, first);
+    if (!the->call->may_overflow) {
+        keep_first(the, &finding, first);
+    }
     return true;
 }
 
@@ -148,6 +150,9 @@ static void add_wrong(const struct harness_sums_case *the, const struct harness_
 {
     struct harness_finding finding;
 
+    if (!off->is_integer && !isfinite(off->off) && the->call->may_overflow) {
+        return; /* finite values that are too large together */
+    }
     if (!off->is_integer && !isfinite(off->off)) {
         harness_sums_begin(the, HARNESS_VERDICT_VALUE_NONFINITE, HARNESS_MODE_PROVABLE, out,
                            &finding);
@@ -277,7 +282,7 @@ static enum harness_watch_unjudged judge(const struct harness_sums_case *the,
     }
     if (harness_sums_is_sum(the) && !harness_sums_is_move(the) &&
         find_not_finite(the, out, first)) {
-        return the->watch->is_spoilt ? HARNESS_WATCH_UNJUDGED_NOT_FINITE
+        return the->watch->is_spoilt || the->call->may_overflow ? HARNESS_WATCH_UNJUDGED_NOT_FINITE
                                      : HARNESS_WATCH_UNJUDGED_COUNT;
     }
     add_up(the, &in, &result);

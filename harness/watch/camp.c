@@ -9,7 +9,7 @@ bool harness_watch_is_same(const struct harness_watch_group *group,
                            const struct harness_watch_call *a, const struct harness_watch_call *b)
 {
     return harness_watch_is_alike(a, b) && harness_watch_holds_same(a, b) &&
-           (a->step == b->step || group->is_pair);
+           (a->step == b->step || a->is_before_steps || b->is_before_steps || group->is_pair);
 }
 
 uint32_t harness_watch_find_camps(const struct harness_watch *watch,
@@ -32,6 +32,9 @@ uint32_t harness_watch_find_camps(const struct harness_watch *watch,
         }
         if (c == count) {
             out[count++] = (struct harness_watch_camp){.call = call, .rank = r};
+        } else if (out[c].call->is_before_steps && !call->is_before_steps) {
+            out[c].call = call; /* its step tells it from others */
+            out[c].rank = r;
         }
         out[c].count++;
     }

@@ -64,6 +64,7 @@ void harness_watch_take_comm(struct harness_watch *watch, uint32_t rank,
                              const uint64_t arg[GUEST_ARG_COUNT])
 {
     const uint32_t handle = (uint32_t)arg[0];
+    const bool is_of_device = arg[4] == GUEST_COMM_DEVICE || arg[4] == GUEST_COMM_PAIR;
     struct harness_watch_rank *self = &watch->ranks[rank];
     struct harness_watch_group *group = find_group(watch, arg[1], arg[3], rank);
     const size_t place = (handle - 1) % GUEST_COMMS_MAX;
@@ -71,13 +72,13 @@ void harness_watch_take_comm(struct harness_watch *watch, uint32_t rank,
     if (group == NULL) {
         return;
     }
-    group->is_pair = arg[4] == GUEST_COMM_PAIR;
-    self->has_device = self->has_device || arg[4] != GUEST_COMM_HOST;
+    group->is_pair = arg[4] == GUEST_COMM_PAIR || arg[4] == GUEST_COMM_HOST_PAIR;
+    self->has_device = self->has_device || is_of_device;
     if (group->name[0] == '\0') {
         copy_name(watch, rank, handle, group);
     }
     group->members[rank] = (struct harness_watch_member){.is_there = true,
-                                                         .is_of_device = arg[4] != GUEST_COMM_HOST,
+                                                         .is_of_device = is_of_device,
                                                          .handle = handle,
                                                          .rank = (uint32_t)arg[2],
                                                          .kept_seq = 1};

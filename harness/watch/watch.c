@@ -104,6 +104,8 @@ static void take_post(struct harness_watch *watch, uint32_t rank, const struct g
                                     .time_ns = entry->time_ns,
                                     .order = entry->index,
                                     .step = (uint32_t)entry->place,
+                                    .is_before_steps = watch->ranks[rank].step_count == 0,
+                                    .may_overflow = (entry->arg[2] & GUEST_OP_MAY_OVERFLOW) != 0,
                                     .micro = (uint16_t)(entry->place >> 32),
                                     .phase = (uint8_t)(entry->place >> 48),
                                     .thread = (uint8_t)entry->thread,

@@ -63,6 +63,8 @@ struct harness_watch_call {
     uint64_t time_ns; /* 0: another thread has posted it, and its entry is not there yet */
     uint64_t order;   /* of two calls of a rank the one with the smaller number was posted first */
     uint32_t step;
+    bool may_overflow;    /* its values are scaled far up, and the program looks for infinity */
+    bool is_before_steps; /* the rank had announced none: others' steps need not be its own */
     uint16_t micro;
     uint8_t phase;
     uint8_t thread;    /* which thread of the rank posted it */

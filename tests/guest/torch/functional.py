@@ -18,6 +18,7 @@ def main():
     dist.init_process_group("gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()
     world = dist.group.WORLD
+    gather = getattr(funcol, "all_gather_single_autograd", None) or funcol.all_gather_tensor_autograd
     weight, right = torch.ones(4, requires_grad=True), []
     for step in range(steps):
         x = torch.full((4,), float(rank + step))
@@ -28,6 +29,7 @@ def main():
         many = funcol.all_reduce_coalesced([x, x + 1], "max", world)
         turned = funcol.all_to_all_single(parts, None, None, world)
         dist_nn.all_reduce(weight * x).sum().backward()
+        gather(weight * x, 0, world).sum().backward()  # a reduce_scatter within the pass, made in C++
         right.append(total.sum() == 4 * (sum(range(world_size)) + world_size * step) and
                      parts.shape == (4 * world_size,) and shard[0] == world_size * x[0] and first[0] == step and
                      many[1][0] == world_size + step and turned[0] == x[0])

@@ -1,7 +1,7 @@
 """Ranks that send each other messages, in a ring and to rank 0, between collectives.
 
 Usage: torchrun --nproc-per-node 2 messages.py [--steps N] [--any] [--barrier]
---any: rank 0 receives from whoever sends first; --barrier: another barrier in front of the monitored one.
+Some of them are told apart by tags. --any: rank 0 receives from whoever sends first; --barrier: another barrier in front of the monitored one.
 """
 import argparse
 
@@ -36,6 +36,27 @@ def around(rank, world_size):
     return got
 
 
+def by_tag(rank):
+    """Rank 1 takes the second message first."""
+    got = torch.zeros(10), torch.zeros(20)
+    if rank == 0:
+        works = [dist.isend(torch.ones(10), 1, tag=1), dist.isend(torch.ones(20), 1, tag=2)]
+    elif rank == 1:
+        works = [dist.irecv(got[1], 0, tag=2), dist.irecv(got[0], 0, tag=1)]
+    for work in works if rank < 2 else ():
+        work.wait()
+    return got[0][0] + got[1][0]
+
+
+def counting_tags(step, rank):
+    """A tag of its own for each message."""
+    for i in range(8):
+        if rank == 0:
+            dist.send(torch.ones(4), 1, tag=100 + 8 * step + i)
+        elif rank == 1:
+            dist.recv(torch.empty(4), 0, tag=100 + 8 * step + i)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=10)
@@ -47,6 +68,8 @@ def main():
     for step in range(args.steps):
         total = to_rank_0(step, rank, world_size, args.any)
         assert total[0] == step * (world_size - 1)
+        assert by_tag(rank) == (2 if rank == 1 else 0)
+        counting_tags(step, rank)
         assert around(rank, world_size)[0] == (rank - 1) % world_size
         if args.barrier:
             dist.barrier()

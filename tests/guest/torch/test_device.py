@@ -221,5 +221,71 @@ class Calls(unittest.TestCase):
             self.assertFalse(device.is_waited_on_host("allreduce_", on_host))
 
 
+class Inner:
+    """The backend's own work."""
+
+    def __init__(self):
+        self.is_over, self.error, self.waits = False, None, []
+
+    def is_completed(self):
+        return self.is_over
+
+    def wait(self, *timeout):
+        self.waits.append(timeout)
+        if not self.is_over:
+            raise RuntimeError("Operation timed out!")
+        if self.error is not None:
+            raise self.error
+        return True
+
+
+class Works(unittest.TestCase):
+    """What the program meets when it waits for a work of ours."""
+
+    def setUp(self):
+        self.guest, self.inner, self.future = Guest(), Inner(), torch.futures.Future()
+        for patch in (mock.patch.object(library, "guest", self.guest),
+                      mock.patch.object(backend, "_wait", lambda work, *timeout: work.wait(*timeout))):
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.entry = backend.Entry(Call("sum"), ["tensor"])
+        self.entry.inner = self.inner
+        self.work = backend._defer(self.entry, self.future)
+
+    def wait(self, *timeout):
+        """As Work.wait does."""
+        return (backend._pending.get(id(self.work)) or backend._over[self.work]).wait(*timeout)
+
+    def come(self, error=None):
+        self.inner.is_over, self.inner.error = True, error
+        if error is None:
+            self.future.set_result(["tensor"])
+        else:
+            self.future.set_exception(error)
+
+    def test_an_error_that_came_before_the_wait_is_met_by_each(self):
+        self.come(RuntimeError("the peer is gone"))
+        for _ in range(2):
+            self.assertRaisesRegex(RuntimeError, "the peer is gone", self.wait)
+        self.assertEqual(self.guest.told, [("call_failed", "sum")])
+
+    def test_a_wait_whose_time_is_up_is_no_failure(self):
+        for _ in range(2):
+            self.assertRaisesRegex(RuntimeError, "timed out", self.wait, 1)
+        self.assertNotIn(("call_failed", "sum"), self.guest.told)
+        self.come()
+        self.assertTrue(self.wait(1))
+        self.assertEqual(self.inner.waits, [(1,), (1,), (1,)])
+        self.assertIn(("call_done", "sum"), self.guest.told)
+
+    def test_nothing_is_kept_of_one_that_nobody_can_wait_for(self):
+        self.come()
+        self.assertIsNone(self.entry.holds)
+        self.assertNotIn(id(self.work), backend._pending)
+        count = len(backend._over)
+        del self.work
+        self.assertEqual(len(backend._over), count - 1)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -4,6 +4,7 @@
 """
 import argparse
 import threading
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -27,6 +28,25 @@ def one_that_is_polled(world_size):
     while not work.is_completed():
         pass
     work.wait()
+    assert x[0] == world_size
+
+
+def with_little_time(rank, world_size):
+    """The time of a wait may be up before the call is done; then it is waited for again."""
+    x = torch.ones(16)
+    if rank != 0:
+        dist.recv(torch.empty(1), 0)
+    work = dist.all_reduce(x, async_op=True)
+    if rank == 0:
+        try:
+            work.wait(timedelta(milliseconds=5))
+            raise AssertionError("nobody else was there yet")
+        except RuntimeError:
+            pass
+        for other in range(1, world_size):
+            dist.send(torch.empty(1), other)
+    work.wait(timedelta(seconds=60))
+    work.wait(timedelta(seconds=60))
     assert x[0] == world_size
 
 
@@ -67,6 +87,7 @@ def main():
     for _ in range(steps):
         out_of_order(rank, world_size)
         one_that_is_polled(world_size)
+        with_little_time(rank, world_size)
         by_future(world_size)
         coalesced(world_size)
         in_a_thread(beside, world_size)

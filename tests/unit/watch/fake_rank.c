@@ -109,6 +109,7 @@ void fake_reach(struct fake_job *job, uint32_t rank, uint32_t lane, uint64_t beg
 void fake_step(struct fake_job *job, uint32_t rank, uint32_t step)
 {
     guest_arena_page(job->arena.head, rank)->step = step;
+    fake_report(job, rank, GUEST_EVENT_STEP, (const uint64_t[GUEST_ARG_COUNT]){0});
 }
 
 uint64_t fake_post_op(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t op,

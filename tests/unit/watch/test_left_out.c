@@ -164,7 +164,7 @@ CT_TEST(left_out, not_by_those_behind_a_rank_that_posts_something_else)
         }
         fake_look(&job, 0);
         if (reads == 1) {
-            (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_BUCKET, "0");
+            (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_ORDER, "0");
         }
         accused += fake_look(&job, MS) > 1;
         fake_job_close(&job);

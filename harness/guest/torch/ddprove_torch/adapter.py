@@ -17,9 +17,9 @@ def autoload():
 
         if library.load() is None:
             return
-        from ddprove_torch import backend, compiled, data, ddp, files, groups, optimizer, places
+        from ddprove_torch import backend, compiled, data, ddp, files, groups, optimizer, places, scaling
 
-        for module in (compiled, groups, backend, ddp, optimizer, places, data, files):
+        for module in (compiled, groups, backend, ddp, optimizer, places, data, files, scaling):
             module.install()
     except Exception as error:  # pylint: disable=broad-except
         print(f"ddprove: PyTorch's calls are not seen: {type(error).__name__}: {error}", file=sys.stderr)

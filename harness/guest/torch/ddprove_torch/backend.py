@@ -7,17 +7,21 @@ the same from 2.14 on, but changes what the program's process groups are.)
 The result must have been read before the program can change it, so a call that the program waits for through Python, or
 the reducer through a future, completes after `_done`. C++ code that waits for the work itself (DDP's constructor, its
 buffers, functional collectives) cannot be given a work of ours: one from a future swallows errors, and a subclass in
-Python dies before C++ is through with it. There the kernel waits in its place."""
+Python dies before C++ is through with it. There the kernel waits in its place. In Python, `Work.wait` waits for the
+backend's own work, however often and however late it is called, so that the program meets its errors and time-outs."""
 import ctypes
 import functools
 import threading
+import weakref
 
 import torch
 
-from ddprove_torch import ddp, device, faults, forms, groups, host, library
+from ddprove_torch import ddp, device, faults, forms, groups, host, library, scaling
 
-_local = threading.local()  # .redop: what Python asked for; .depth: calls of Python's under way
+_local = threading.local()  # .redop: what Python asked for; .depth: calls of Python's under way; .made: works that its call
+#                            may return
 _pending = {}  # id of a work that we made -> Entry
+_over = weakref.WeakKeyDictionary()  # such a work, once its result is there or will not be -> Entry
 _backward = {}  # graph task -> its Entries
 _keep = []  # registrations
 _wait = None  # Work.wait as PyTorch has it
@@ -44,6 +48,8 @@ class Entry:
 
     def wait(self, *timeout):
         """Wait as the program would, and be seen to."""
+        if self.is_done:
+            return self.wait_again(*timeout)
         guest = library.guest
         guest.call_wait_begin(self.call)
         try:
@@ -55,17 +61,34 @@ class Entry:
                 device.finish(self.call, self.where, self.stage)
             return result
         except Exception:
-            self.fail()
+            if self.inner.is_completed():  # else this wait had its time, and the call goes on
+                self.fail()
             raise
         finally:
             guest.call_wait_end(self.call)
+
+    def wait_again(self, *timeout):
+        """Nobody waits for others any more; what the backend has to say of it, it says again."""
+        result = _wait(self.inner, *timeout)
+        if self.future is not None:
+            self.future.wait()
+        return result
+
+    def settle(self):
+        """It is over: the work is kept only by whoever may still wait for it."""
+        work, self.holds = self.work, None
+        if work is not None:
+            _pending.pop(id(work), None)
+            self.work = None
+            if work is not self.inner:
+                _over[work] = self
 
     def fail(self):
         """It has no result; said once, also where a wait and the future both tell."""
         if not self.is_done:
             self.is_done = True
-            _pending.pop(id(self.work), None)
             library.guest.call_failed(self.call)
+            self.settle()
 
 
 def _done(entry, future):
@@ -76,8 +99,8 @@ def _done(entry, future):
         entry.fail()
         raise
     device.finish(entry.call, entry.where, entry.stage)
-    entry.is_done, entry.holds = True, None
-    _pending.pop(id(entry.work), None)
+    entry.is_done = True
+    entry.settle()
     return value
 
 
@@ -126,25 +149,29 @@ def _await(result, entry, made):
 def _defer(entry, future):
     """A work in place of the backend's, which completes once the result has been read."""
     entry.future = future.then(functools.partial(_done, entry))
-    entry.work = _create_work_from_future(entry.future)
-    _pending[id(entry.work)] = entry
+    work = entry.work = _create_work_from_future(entry.future)
+    made = getattr(_local, "made", None)
+    if made is not None:
+        made.append(work)
+    _pending[id(work)] = entry
     if entry.is_done:
-        _pending.pop(id(entry.work), None)
+        entry.settle()
     task = _graph_task()
     if task is not None:
         if task not in _backward:
             _backward[task] = []
             torch.autograd.Variable._execution_engine.queue_callback(functools.partial(_wait_at_end, task))
         _backward[task].append(entry)
-    return entry.work
+    return work
 
 
-def _is_awaited_in_cpp(tensor):
+def _is_awaited_in_cpp(call):
     """Of a call that Python did not make, C++ waits for the work itself. Of the reducer's sums it takes the future,
-    unless it delays them until the pass has ended (the first one of a static graph)."""
+    unless it delays them until the pass has ended (the first one of a static graph). Others that are made within a
+    backward pass are those of functional collectives."""
     if getattr(_local, "depth", 0) > 0:
         return False
-    return _graph_task() is None or not tensor.is_floating_point() or ddp.delays_sums()
+    return _graph_task() is None or call.bucket == 0 or ddp.delays_sums()
 
 
 def _give_result(result, work):
@@ -177,7 +204,7 @@ class Kernel:
         group = ProcessGroup.unbox(named["process_group"])
         comm = self.comm_of(group, named)
         if comm == 0:
-            return self.op.redispatch(keyset & self.below, *args)
+            return self.pass_by(keyset, group, named, args)
         shape = forms.FORMS[self.name](named, group.rank(), group.size())
         entry = self.post(comm, shape, named)
         if entry.times <= 0:
@@ -193,7 +220,17 @@ class Kernel:
         if self.name not in forms.ENDS:
             return groups.handle_of(group)
         other, own = named[forms.ENDS[self.name]], group.rank()
-        return groups.pair_of(group, *((own, other) if self.name == "send" else (other, own)))
+        tag = named["tag"] if device.has_tags(group, named["tensors"][0]) else 0
+        return groups.pair_of(group, *((own, other) if self.name == "send" else (other, own)), tag)
+
+    def pass_by(self, keyset, group, named, args):
+        """A call that is not shown. That the rank waits for the other end of a message is."""
+        result = self.op.redispatch(keyset & self.below, *args)
+        if self.name in forms.ENDS and groups.handle_of(group) != 0:
+            work = Work.unbox(result)
+            if work is not None:
+                _pending[id(work)] = UnshownEntry(group, work, [named[forms.ENDS[self.name]]])
+        return result
 
     def post(self, comm, shape, named):
         """The call as the program makes it, shown, and changed by what faults ask for."""
@@ -203,6 +240,7 @@ class Kernel:
         stage = host.stage_of(shape)
         call.input, call.output = shape.addresses() if stage is None else stage.addresses()
         bucket = ddp.bucket_of(shape, _graph_task()) if shape.kind == "all_reduce" else None
+        call.may_overflow = int(scaling.may_overflow())
         call.model, call.bucket = (0, 0) if bucket is None else (bucket[0], bucket[1] + 1)
         entry = Entry(call, [shape.source, shape.target], shape.where, stage)
         entry.asked = faults.values_of(call)
@@ -255,7 +293,7 @@ class Kernel:
         entry.inner = made
         if self.name in forms.ENDS or device.is_waited_on_host(self.name, group):
             return _await(result, entry, made)
-        if not _is_awaited_in_cpp(shape.target if shape.target is not None else torch.empty(0, device="cpu")):
+        if not _is_awaited_in_cpp(entry.call):
             try:
                 future = made.get_future()
             except RuntimeError:  # of gloo's own reduce_scatter, for one
@@ -279,27 +317,39 @@ class AnySource:
         group = ProcessGroup.unbox(process_group)
         if groups.handle_of(group) != 0:
             work = Work.unbox(result)
-            _pending[id(work)] = AnyEntry(group, tensors, work)
+            _pending[id(work)] = AnyEntry(group, tensors, work, tag)
         return result
 
 
-class AnyEntry:
-    """Such a receive until it has been waited for."""
+class UnshownEntry:
+    """A message that is not shown, until it has been waited for."""
 
-    def __init__(self, group, tensors, work):
-        self.group, self.tensors, self.inner = group, tensors, work
+    def __init__(self, group, work, others):
+        self.group, self.inner, self.others = group, work, others
 
     def wait(self, *timeout):
-        guest = library.guest
-        others = [rank for rank in range(self.group.size()) if rank != self.group.rank()]
-        ends = (*others, -1)[:2] if 0 < len(others) <= 2 else (-1, -1)
-        guest.wait_for(groups.handle_of(self.group), *ends)
+        ends = (*self.others, -1)[:2] if 0 < len(self.others) <= 2 else (-1, -1)
+        library.guest.wait_for(groups.handle_of(self.group), *ends)
         try:
             result = _wait(self.inner, *timeout)
         finally:
-            guest.wait_over()
+            library.guest.wait_over()
         _pending.pop(id(self.inner), None)
-        comm = groups.pair_of(self.group, self.inner._source_rank(), self.group.rank())
+        return result
+
+
+class AnyEntry(UnshownEntry):
+    """A receive from anybody until it has been waited for."""
+
+    def __init__(self, group, tensors, work, tag):
+        super().__init__(group, work, [rank for rank in range(group.size()) if rank != group.rank()])
+        self.tensors, self.tag = tensors, tag
+
+    def wait(self, *timeout):
+        guest = library.guest
+        result = super().wait(*timeout)
+        # gloo alone receives from anybody, and it has tags
+        comm = groups.pair_of(self.group, self.inner._source_rank(), self.group.rank(), self.tag)
         if comm:
             shape = forms.FORMS["recv_"]({"tensors": self.tensors}, 0, 0)
             call = library.new_call(comm, shape.kind)
@@ -317,7 +367,7 @@ def _watch_method(name):
 
     @functools.wraps(original)
     def method(self, *args, **kwargs):
-        before = getattr(_local, "depth", 0), getattr(_local, "redop", None)
+        before = getattr(_local, "depth", 0), getattr(_local, "redop", None), getattr(_local, "made", None)
         redop = None
         for value in (*args, *kwargs.values()):
             value = getattr(value, "reduceOp", value)
@@ -325,11 +375,11 @@ def _watch_method(name):
                 redop = value
         if redop is None and ("reduce" in name):
             redop = ReduceOp.SUM
-        _local.depth, _local.redop = 1, redop
+        _local.depth, _local.redop, _local.made = 1, redop, []
         try:
             return original(self, *args, **kwargs)
         finally:
-            _local.depth, _local.redop = before
+            _local.depth, _local.redop, _local.made = before
 
     setattr(ProcessGroup, name, method)
 
@@ -340,7 +390,7 @@ def _watch_wait():
 
     @functools.wraps(_wait)
     def wait(self, *args, **kwargs):
-        entry = _pending.get(id(self))
+        entry = _pending.get(id(self)) or _over.get(self)
         return _wait(self, *args, **kwargs) if entry is None else entry.wait(*args, *kwargs.values())
 
     Work.wait = wait

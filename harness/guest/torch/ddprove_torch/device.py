@@ -51,6 +51,11 @@ def is_waited_on_host(name, group):
         return False
 
 
+def has_tags(group, tensor):
+    """Whether the backend matches messages by their tags; NCCL does not look at them."""
+    return tensor.device.type != "cuda" or group._get_backend(tensor.device).name().lower() != "nccl"
+
+
 def finish(call, device, stage=None):
     """The host has waited for the call as far as it does: the result is there, or the current stream waits for it. A call
     that a graph captures is not made, so nobody can say when it is done; nor of a device that is not CUDA's.

@@ -21,16 +21,18 @@ def handle_of(group):
     return _comms.get(group.group_name, 0)
 
 
-def pair_of(group, sender, receiver):
-    """Messages from one member to another: a communicator of two, in which the n-th send meets the n-th receive."""
+def pair_of(group, sender, receiver, tag):
+    """Messages from one member to another: a communicator of two, in which the n-th send meets the n-th receive. 0: they
+    are not shown, since nobody watches, or since a tag tells which receive a send meets; programs may have any number of
+    tags, and a process has 64 communicators at once."""
     name = group.group_name
-    if not _comms.get(name):
+    if not _comms.get(name) or tag != 0:
         return 0
     place = (name, sender, receiver)
     if place not in _pairs:
         ends = f"{sender}>{receiver}"
-        _pairs[place] = library.guest.comm_create(_key_of(f"{name} {ends}", _ranks[name]),
-                                                  0 if group.rank() == sender else 1, 2, library.cut(ends))
+        _pairs[place] = library.guest.pair_create(_key_of(f"{name} {ends}", _ranks[name]),
+                                                  0 if group.rank() == sender else 1, library.cut(ends))
     return _pairs[place]
 
 

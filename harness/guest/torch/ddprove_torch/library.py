@@ -26,7 +26,7 @@ class Call(Structure):
     _fields_ = [(n, c_uint32) for n in ("size_bytes", "comm", "kind", "dtype", "redop", "root")] + [
         ("elem_count", c_uint64), ("input", c_void_p), ("output", c_void_p), ("out_count", c_uint64),
         ("bucket", c_uint32), ("name", c_char_p), ("seq", c_uint64), ("state", c_uint64 * 6), ("model", c_uint32),
-        ("spare", c_uint32)]
+        ("may_overflow", c_uint32)]
 
 
 class Optimizer(Structure):
@@ -68,6 +68,7 @@ _FUNCTIONS = {
     "micro": (None, [c_uint32]),
     "phase": (None, [c_int]),
     "comm_create": (c_uint32, [c_uint64, c_uint32, c_uint32, c_char_p]),
+    "pair_create": (c_uint32, [c_uint64, c_uint32, c_char_p]),
     "comm_free": (None, [c_uint32]),
     "bucket": (None, [c_uint32, c_uint32, POINTER(c_char_p), c_uint32]),
     "unused": (None, [c_uint32, POINTER(c_char_p), c_uint32, c_int]),
