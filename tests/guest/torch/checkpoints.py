@@ -62,11 +62,11 @@ def halves(model):
             for name, value in model.state_dict().items()}
 
 
-def save(path, one, other, critic, averages, best, optimizer):
+def save(path, one, other, critic, averages, best, optimizers):
     torch.save({"one": one.state_dict(), "other": copied(other.module), "critic": critic.module.state_dict(),
                 "averages": [average.state_dict() for average in averages], "average": averages[0].state_dict(),
                 "average_of_wrapped": averages[1].state_dict(), "average_by_hand": averages[2].state_dict(),
-                "best": best, "optimizer": optimizer.state_dict()}, path)
+                "best": best, "optimizers": [optimizer.state_dict() for optimizer in optimizers]}, path)
     torch.save(best, path + ".best")
     torch.save(averages[0].module.state_dict(), path + ".average")
     torch.save(halves(one.module), path + ".half")
@@ -78,25 +78,24 @@ def train(args):
     one, other = generator(), generator()
     critic = DDP(nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1)))
     averages = [AveragedModel(one.module), AveragedModel(one), Average(one)]
-    parameters = [p for model in (one, other, critic) for p in model.parameters()]
-    optimizer = torch.optim.Adam(parameters, lr=1e-3)
+    optimizers = [torch.optim.Adam(model.parameters(), lr=1e-3) for model in (one, other, critic)]
     loss_of = nn.MSELoss()
     best, lowest = copy.deepcopy(one.module.state_dict()), float("inf")
     torch.manual_seed(100 + rank)
     for _ in range(args.steps):
         if rank == 0:
-            save(args.checkpoint, one, other, critic, averages, best, optimizer)
-        optimizer.zero_grad()
+            save(args.checkpoint, one, other, critic, averages, best, optimizers)
         x, y = torch.randn(16, 8), torch.randn(16, 16)
-        loss = loss_of(one(x), y)
-        loss.backward()
-        loss_of(other(x), y).backward()
-        loss_of(critic(y), torch.ones(16, 1)).backward()
-        optimizer.step()
+        losses = []
+        for model, optimizer, given, wanted in zip((one, other, critic), optimizers, (x, x, y), (y, y, torch.ones(16, 1))):
+            optimizer.zero_grad()
+            losses.append(loss_of(model(given), wanted))
+            losses[-1].backward()
+            optimizer.step()
         for average in averages:
             average.update_parameters(one.module if average is averages[0] else one)
-        if loss.item() < lowest:
-            best, lowest = copy.deepcopy(one.module.state_dict()), loss.item()
+        if losses[0].item() < lowest:
+            best, lowest = copy.deepcopy(one.module.state_dict()), losses[0].item()
     dist.barrier()
     state = torch.load(args.checkpoint, weights_only=True)
     one.load_state_dict(state["one"])
