@@ -20,7 +20,8 @@ import ranks as jobs  # noqa: E402
 from ddprove_torch import proof as proofs  # noqa: E402
 
 CORRECT = {"mlp_digits": "mlp_digits.py --checkpoint {file}", "convnet": "convnet.py --checkpoint {file}",
-           "gpt": "gpt.py", "moe": "moe.py", "uneven": "uneven.py", "uneven --join": "uneven.py --join"}
+           "checkpoints": "checkpoints.py --checkpoint {file}", "gpt": "gpt.py",
+           "moe": "moe.py", "uneven": "uneven.py", "uneven --join": "uneven.py --join"}
 def said(proof):
     """The first finding that nothing explains, in words."""
     for finding in proof["findings"]:

@@ -91,6 +91,19 @@ VARIANTS = {
         "mlp_digits.py", '"model": model.module.state_dict()',
         '"model": {k: v.half() for k, v in model.module.state_dict().items()}',
         "the checkpoint holds fewer bits than the model", "CHECKPOINT.DTYPE", "another type", "--checkpoint {file}"),
+    "copy_under_two_prefixes": Variant(
+        "checkpoints.py", 'torch.save(best, path + ".best")',
+        'torch.save({f"module.module.{k}": v for k, v in copied(one.module).items()}, path + ".best")',
+        "a copy of the state is saved under names with two prefixes", "CHECKPOINT.PREFIX", "begin with module.module.",
+        "--checkpoint {file}"),
+    "copy_lacks_a_name": Variant(
+        "checkpoints.py", 'torch.save(best, path + ".best")',
+        'torch.save({k: v for k, v in copied(one.module).items() if k != "2.bias"}, path + ".best")',
+        "a copy of the state has not all of it", "CHECKPOINT.KEYS", "1 missing, 0 unexpected", "--checkpoint {file}"),
+    "name_of_another_tensor": Variant(
+        "checkpoints.py", '"one": one.state_dict()',
+        '"one": {**one.state_dict(), "module.2.bias": one.module[0].bias.detach()}',
+        "one bias is saved under the names of two", "CHECKPOINT.STALE", "of other names", "--checkpoint {file}"),
     "buffers_diverge": Variant(
         "convnet.py", "DDP(ConvNet())", "DDP(ConvNet(), broadcast_buffers=False)",
         "each rank has running means of its own", "VALUE.DIVERGED", "broadcast_buffers is off"),

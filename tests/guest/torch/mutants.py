@@ -45,6 +45,11 @@ MUTANTS = {
     "left_gradients_not_seen": ("alike.py", "    if not all(camps):", "    if True:", "zero_grad_left_out"),
     "updates_not_compared": ("steps.py", "        if wrong:\n            self.find(\"update\",",
                              "        if False:\n            self.find(\"update\",", "rank_in_optimizer"),
+    "averages_not_looked_for": ("states.py", "else is_held([mine for _, mine, _ in others]))", "else False)",
+                                "checkpoints --checkpoint {file}"),
+    "names_of_others_not_seen": ("states.py", "if key[bare:] not in self", "if key[bare:] not in self.model.live and self",
+                                 "name_of_another_tensor"),
+    "keys_of_copies_not_seen": ("states.py", "exact or found if (is_asked", "exact if (is_asked", "copy_lacks_a_name"),
     "divisor_forgotten": ("steps.py", "scale_by = 1.0 / self.divisor(ranks)", "scale_by = 1.0", "moe"),
 }
 
@@ -92,7 +97,8 @@ def case_of(name):
     if name in broken.VARIANTS:
         variant = broken.VARIANTS[name]
         return f"broken.py {name} {variant.args}", ("FAIL", variant.verdict, variant.words)
-    return f"{name}.py", ("PASS", "NONE", "")
+    script, *arguments = name.split()
+    return " ".join([f"{script}.py", *arguments]), ("PASS", "NONE", "")
 
 
 def is_as(found, expected):

@@ -1,4 +1,6 @@
 """Tests of the proof's parts. Each compares with something worked out in another way."""
+import contextlib
+import io
 import json
 import os
 import pickle
@@ -8,6 +10,7 @@ import tempfile
 import threading
 import unittest
 import weakref
+from unittest import mock
 
 try:
     import torch
@@ -17,8 +20,8 @@ except ImportError:
 
 import ranks
 
-from ddprove_torch import (backend, compare, context, ddp, equivalence, faults, forms, library, loss, proof, prove, record,
-                           reduction, share, store, usage)
+from ddprove_torch import (backend, compare, context, ddp, equivalence, faults, files, forms, keep, library, loss, ours,
+                           proof, prove, record, reduction, share, states, store, usage)
 
 
 class Hooks(unittest.TestCase):
@@ -292,8 +295,8 @@ class Words(unittest.TestCase):
     def test_prefixes(self):
         names = ["a.weight", "a.bias"]
         for count in range(3):
-            self.assertEqual(usage.prefix_of({"module." * count + name for name in names}, names), count)
-        self.assertIsNone(usage.prefix_of({"b.weight", "c"}, names))
+            self.assertEqual(states.prefix_of({"module." * count + name for name in names}, names), count)
+        self.assertIsNone(states.prefix_of({"b.weight", "c"}, names))
 
     def test_factor(self):
         one = [torch.tensor([1.0, 2.0]), torch.tensor([3.0])]
@@ -342,6 +345,166 @@ class Words(unittest.TestCase):
 
     def test_nothing_judged_is_no_pass(self):
         self.assertEqual(equivalence.Report(2).proof([])["outcome"], "INCONCLUSIVE")
+
+
+class States(unittest.TestCase):
+    """Whose a saved state dict is."""
+
+    def setUp(self):
+        sizes = (8, 32, 32, 16)
+        nets = [self.net(sizes), self.net(sizes), self.net((16, 32, 1))]
+        self.wrapped = [self.wrap(net) for net in nets]
+        self.models = [states.Model(one) for one in self.wrapped]
+
+    def net(self, sizes):
+        return torch.nn.Sequential(*[part for pair in zip(sizes, sizes[1:]) for part in (torch.nn.Linear(*pair), torch.nn.ReLU())])
+
+    def wrap(self, net):
+        class Wrapper(torch.nn.Module):  # stands for DDP's
+            def __init__(self):
+                super().__init__()
+                self.module = net
+        return Wrapper()
+
+    def owner(self, state):
+        """(the model's number, how often the prefix, whether it is its own, missing, unexpected)."""
+        found = states.find(state, self.models)
+        return found and (self.models.index(found.model), found.count, found.is_own(), found.missing, found.unexpected)
+
+    def copied(self, state, prefix=""):
+        return {prefix + name: value.clone() for name, value in state.items()}
+
+    def test_what_shares_memory(self):
+        for number, wrapped in enumerate(self.wrapped):
+            self.assertEqual(self.owner(wrapped.module.state_dict()), (number, 0, True, [], []))
+            self.assertEqual(self.owner(wrapped.state_dict()), (number, 1, True, [], []))
+        state = self.wrapped[0].module.state_dict()
+        twice = {"module.module." + name: value for name, value in state.items()}
+        self.assertEqual(self.owner(twice), (0, 2, True, [], []))
+        self.assertEqual(self.owner({**{k: v for k, v in state.items() if k != "2.bias"}, "x": torch.ones(1)}),
+                         (0, 0, True, ["2.bias"], ["x"]))
+        self.assertIsNone(self.owner(self.wrapped[0].module[0].state_dict()))
+        holder = self.wrap(self.wrapped[0])
+        self.models[0].ddp.__class__ = type("DDP", (type(self.models[0].ddp),), {})
+        self.assertFalse(states.find(twice, self.models).is_own())  # it is the holder's, which saves it so
+        self.assertEqual(list(holder.state_dict()), list(twice))
+
+    def test_copies(self):
+        for number, wrapped in enumerate(self.wrapped):
+            for count in range(3):
+                copy = self.copied(wrapped.module.state_dict(), "module." * count)
+                self.assertEqual(self.owner(copy), (number, count, True, [], []))
+                self.assertEqual(self.owner({name: value.half() for name, value in copy.items()}),
+                                 (number, count, True, [], []))
+        copy = self.copied(self.wrapped[1].module.state_dict())
+        del copy["2.bias"]
+        self.assertEqual(self.owner(copy), (1, 0, True, ["2.bias"], []))
+        self.assertIsNone(self.owner({name: value + 1 for name, value in copy.items()}))
+
+    def test_what_only_looks_like_the_model(self):
+        state = self.wrapped[0].module.state_dict()
+        self.assertFalse(self.owner({name: value + 1 for name, value in state.items()})[2])
+        self.assertFalse(self.owner({name: (value + 1).half() for name, value in state.items()})[2])
+        for copied in (self.wrapped[0].module, self.wrapped[0]):
+            average = torch.optim.swa_utils.AveragedModel(copied)  # with the model's bits until it is updated
+            found = states.find(average.state_dict(), self.models)
+            self.assertEqual((found.is_average, found.is_own()), (True, False))
+        self.assertFalse(self.owner(average.module.state_dict())[2])
+
+    def test_other_types_and_names(self):
+        state = self.wrapped[0].module.state_dict()
+        self.assertEqual(states.find({**state, "2.bias": state["2.bias"].half()}, self.models).other_types(), ["2.bias"])
+        self.assertEqual(states.find({**state, "2.bias": state["0.bias"]}, self.models).swapped(), ["2.bias"])
+        self.assertEqual(states.find(state, self.models).swapped(), [])
+
+    def test_no_hook_of_the_script_is_called(self):
+        def fail(*_):
+            raise AssertionError("called")
+        net = self.net((8, 32, 1))
+        net.register_buffer("kept", torch.ones(1))
+        net.register_buffer("left", torch.ones(1), persistent=False)
+        net[2].again = net[0]
+        state = net.state_dict()
+        net[0].get_extra_state = fail
+        self.assertEqual(list(states.live_of(net)), list(state))
+        self.assertTrue(states.is_plain(net))
+        net[0]._register_state_dict_hook(fail)
+        model = states.Model(self.wrap(net))
+        self.assertFalse(model.is_plain)
+        self.assertTrue(states.find(state, [model]).is_own())
+        del state["kept"]  # the hook may have done that
+        self.assertIsNone(states.find(state, [model]))
+
+    def test_what_is_to_be_trained_on_with(self):
+        net = self.wrapped[0].module
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1).state_dict()
+        self.assertTrue(states.resumes({"model": net.state_dict(), "optimizers": [optimizer]}))
+        self.assertFalse(states.resumes({"model": net.state_dict(), "state": 1}))
+
+
+class Guards(unittest.TestCase):
+    """What is ours and goes wrong is said once, and the program goes on."""
+
+    def test_it_is_said_once(self):
+        calls = []
+
+        @ours.guarded("a test", otherwise=lambda value: -value)
+        def fail(value):
+            calls.append(value)
+            raise ValueError("no such thing")
+
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual([fail(1), fail(2)], [-1, -2])
+        self.assertEqual((calls, said.getvalue()),
+                         ([1], "ddprove: a test: not watched any more: fail: ValueError: no such thing\n"))
+
+    def test_the_script_saves_and_loads_and_clips(self):
+        """Whatever a proof thinks of it."""
+        facts = usage.Usage("")
+        facts.keeper = keeper = keep.Keeper("", None, facts)
+        net = torch.nn.Linear(2, 2)
+        net(torch.ones(1, 2)).sum().backward()
+        with contextlib.ExitStack() as stack:
+            for holder, name in ((torch, "save"), (torch.nn.Module, "load_state_dict"), (torch.amp.GradScaler, "unscale_"),
+                                 *((holder, name) for holder in (torch.nn.utils, torch.nn.utils.clip_grad)
+                                   for name in ("clip_grad_norm_", "clip_grad_value_"))):
+                stack.enter_context(mock.patch.object(holder, name, getattr(holder, name)))  # put back at the end
+            said = stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+            usage.install_clips(facts)
+            usage.install_files(facts)
+            keeper.models = [None]
+            torch.save(net.state_dict(), io.BytesIO())
+            net.load_state_dict(net.state_dict(), True, False)
+            torch.nn.utils.clip_grad_norm_(net.parameters(), object.__new__(Number), norm_type=2)
+        self.assertIn("save: AttributeError", keeper.failure)
+        self.assertEqual(said.getvalue().count("nothing more of this run is kept"), 1)
+        self.assertAlmostEqual(float(net.weight.grad.norm() ** 2 + net.bias.grad.norm() ** 2), 1.0, 4)
+
+    def test_buffers_are_read_of_kept_steps_only(self):
+        facts = usage.Usage("")
+        facts.keeper = mock.Mock(rank=0, world=2)
+        facts.keeper.buffers.return_value = {"mean": torch.ones(2)}
+        facts.end_step(False)
+        facts.keeper.buffers.assert_not_called()
+        facts.end_step(True)
+        facts.keeper.rank = 1
+        facts.end_step(True)
+        self.assertEqual(facts.buffers, [None, usage.digest([("mean", torch.ones(2))]), None])
+
+    def test_what_is_no_dict_is_saved_at_once(self):
+        with mock.patch.object(library, "guest", mock.Mock()), mock.patch.object(states, "Model") as model:
+            self.assertEqual(files._before_save([1]), ([1], True))
+            self.assertEqual(files._before_save({"step": 1}), ({"step": 1}, True))
+            model.assert_not_called()
+
+    def test_numbers_of_other_libraries(self):
+        self.assertEqual([usage.number_of(value) for value in (object.__new__(Number), 2, None, "inf")],
+                         [1.0, 2, None, "inf"])
+
+
+class Number:
+    def __float__(self):
+        return 1.0
 
 
 class Bits(unittest.TestCase):

@@ -2,6 +2,8 @@
 import functools
 import sys
 
+from .ours import guarded
+
 _is_used = False
 
 
@@ -10,6 +12,13 @@ def is_used():
     return _is_used
 
 
+def _suppose():
+    """What cannot be watched may be used."""
+    global _is_used
+    _is_used = True
+
+
+@guarded("model averagers", otherwise=_suppose)
 def look():
     """To be called when a module is wrapped: what averages is imported before that, and made behind it."""
     averagers = sys.modules.get("torch.distributed.algorithms.model_averaging.averagers")

@@ -6,23 +6,27 @@ import ctypes
 import torch
 
 from ddprove_torch import forms, host, library
+from ddprove_torch.ours import guarded
+
+WHAT = "buffers between passes"
 
 
 class Buffers:
     """Of a wrapped module: those that it had when it was wrapped."""
 
     def __init__(self, module):
-        self.places = [(f"{prefix}.{key}".lstrip("."), part, key) for prefix, part in module.named_modules()
-                       for key, held in part._buffers.items() if held is not None and (forms.address(held) is not None or host.can_copy(held))]
+        self.places = _places_of(module) or []
         self.kept = [None] * len(self.places)
         self.changed = (ctypes.c_uint8 * max(len(self.places), 1))()
 
+    @guarded(WHAT)
     def keep(self):
         """As a pass has left them."""
         if self.places and library.guest.asks_updated():
             self.kept = [None if part._buffers.get(key) is None else part._buffers[key].detach().clone()
                          for _, part, key in self.places]
 
+    @guarded(WHAT)
     def look(self):
         """Note which ones are not as they were kept."""
         for i, ((_, part, key), before) in enumerate(zip(self.places, self.kept)):
@@ -30,11 +34,20 @@ class Buffers:
             if before is not None and now is not None and not _is_same(before, now.detach()):
                 self.changed[i] = 1
 
+    @guarded(WHAT)
     def told(self):
         """That was reported; what follows is new."""
         if any(self.changed):
             ctypes.memset(self.changed, 0, len(self.changed))
             self.keep()
+
+
+@guarded(WHAT)
+def _places_of(module):
+    """[(name, part, key in it)] of buffers that can be read."""
+    return [(f"{prefix}.{key}".lstrip("."), part, key) for prefix, part in module.named_modules()
+            for key, held in part._buffers.items()
+            if held is not None and (forms.address(held) is not None or host.can_copy(held))]
 
 
 def _is_same(a, b):

@@ -3,14 +3,16 @@ import functools
 
 import torch
 
-from ddprove_torch import ddp, library
-from ddprove_torch.usage import PREFIX, prefix_of, state_dicts
+from ddprove_torch import ddp, library, states
+from ddprove_torch.ours import guarded
+from ddprove_torch.states import PREFIX
 
+WHAT = "checkpoints"
 _is_installed = False
 
 
 def _models():
-    return [wrapped.module() for wrapped in ddp.modules()]
+    return [model for model in (wrapped.module() for wrapped in ddp.modules()) if model is not None]
 
 
 def _edited(keys, edit):
@@ -35,12 +37,11 @@ def _with_edit(value, found, edit):
 
 
 def _states_of_models(value):
-    """[(state dict, the names that the model itself has)]"""
-    found = []
-    for model in _models():
-        names = list(model.module.state_dict())
-        found += [(state, names) for _, state in state_dicts(value) if prefix_of(state, names) is not None]
-    return found
+    """[a state dict and its model, as states.find gives them] of those that are a model's own, or have its names."""
+    dicts = [state for _, state in states.state_dicts(value)]
+    models = [states.Model(model) for model in _models()] if dicts else []
+    found = [states.find(state, models, is_asked=False) for state in dicts] if models else []
+    return [one for one in found if one is not None and not one.is_average and (not one.is_doubtful() or one.is_own())]
 
 
 def _tell(what, keys, names):
@@ -48,35 +49,57 @@ def _tell(what, keys, names):
         library.guest.keys(what, *library.names_of(keys), *library.names_of(names))
 
 
+@guarded(WHAT, otherwise=lambda obj: (obj, True))
+def _before_save(obj):
+    """What is to be saved, and whether it is."""
+    if not isinstance(obj, dict) or not library.guest.is_watched():
+        return obj, True
+    found = _states_of_models(obj)
+    if not found:
+        return obj, True
+    library.guest.phase_is("checkpoint")
+    times, edit = library.guest.come_to("checkpoint/key")
+    if edit != "none":
+        obj = _with_edit(obj, [one.state for one in found], edit)
+        found = _states_of_models(obj)
+    for one in found if times else ():
+        _tell(library.SAVED, list(one.state), list(one.model.live))
+    return obj, times != 0
+
+
+@guarded(WHAT)
+def _loaded(module, state_dict, strict, is_taken):
+    """is_taken: PyTorch found all that it looked for, under whatever names, which hooks of the script may change."""
+    models = _models()
+    if not library.guest.is_watched() or not any(module is model or module is model.module for model in models):
+        return
+    is_wrapped = any(module is model for model in models)
+    names = [PREFIX + name for name in states.live_of(module.module)] if is_wrapped else list(states.live_of(module))
+    _tell(library.LOADED if strict else library.LOADED_PART, names if is_taken else list(state_dict), names)
+
+
 def _watch_files():
     save, load = torch.save, torch.nn.Module.load_state_dict
 
     @functools.wraps(save)
     def saved(obj, f, *args, **kwargs):
-        states = _states_of_models(obj) if library.guest.is_watched() else []
-        if not states:
-            return save(obj, f, *args, **kwargs)
-        library.guest.phase_is("checkpoint")
-        times, edit = library.guest.come_to("checkpoint/key")
-        if edit != "none":
-            obj = _with_edit(obj, [state for state, _ in states], edit)
-        if times == 0:
-            return None
-        for state, names in _states_of_models(obj):
-            _tell(library.SAVED, list(state), names)
-        return save(obj, f, *args, **kwargs)
+        obj, is_saved = _before_save(obj)
+        return save(obj, f, *args, **kwargs) if is_saved else None
 
     @functools.wraps(load)
     def load_state_dict(self, state_dict, strict=True, *args, **kwargs):
-        if library.guest.is_watched() and any(self is model or self is model.module for model in _models()):
-            names = [PREFIX + name for name in self.module.state_dict()] if self in _models() \
-                else list(self.state_dict())
-            _tell(library.LOADED if strict else library.LOADED_PART, list(state_dict), names)
-        return load(self, state_dict, strict, *args, **kwargs)
+        try:
+            result = load(self, state_dict, strict, *args, **kwargs)
+        except RuntimeError:
+            _loaded(self, state_dict, strict, False)
+            raise
+        _loaded(self, state_dict, strict, not result.missing_keys)
+        return result
 
     torch.save, torch.nn.Module.load_state_dict = saved, load_state_dict
 
 
+@guarded(WHAT)
 def _on_wrap(_module):
     """Around whatever else watches files, which has been loaded by now."""
     global _is_installed

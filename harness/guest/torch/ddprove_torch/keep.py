@@ -346,7 +346,7 @@ class Keeper:
                 except store.NotKept as error:
                     self.note_update(str(error))
             self.write(optimizer)
-        self.usage.end_step(self.step, self.buffers())
+        self.usage.end_step(self.is_kept())
         self.step += 1
 
     def end_shadow_step(self):
@@ -355,7 +355,7 @@ class Keeper:
             return
         if self.record is not None:
             self.write()
-        self.usage.end_step(self.step, self.buffers())
+        self.usage.end_step(self.is_kept())
         self.step += 1
 
     def write(self, optimizer=None):

@@ -2,7 +2,7 @@
 import hashlib
 
 from . import store
-from .usage import PREFIX
+from .states import PREFIX
 
 
 def digest_of(code):
@@ -92,29 +92,46 @@ def where(save):
 
 
 def judge_saves(report, usage, facts):
+    whole = {save["model"] for other in facts.values() for save in other["saves"] if save["own"] and not save["dtypes"]}
     for save in usage["saves"]:
         report.count("checkpoint")
-
-        def find(verdict, names, text):
-            report.find("checkpoint", verdict, [save["rank"]], save["step"], names, text)
-
-        if save["prefix"] > 1:
-            find("CHECKPOINT.PREFIX", [], f"keys {where(save)} begin with {PREFIX * save['prefix']}")
-        if save["missing"] or save["unexpected"]:
-            find("CHECKPOINT.KEYS", save["missing"] + save["unexpected"],
-                 f"keys {where(save)} are not the model's: {len(save['missing'])} missing, "
-                 f"{len(save['unexpected'])} unexpected")
-        if save["dtypes"]:
-            find("CHECKPOINT.DTYPE", save["dtypes"], f"tensors {where(save)} have another type than the model's")
-        if save["differs"]:
-            find("CHECKPOINT.STALE", save["differs"], f"tensors {where(save)} are not the model's at that time")
+        if save["own"]:
+            judge_state(report, save, save["model"] not in whole)
+            judge_buffers(report, save, facts[0]["buffers"][:save["step"]])
         if save["not_read_back"]:
-            find("CHECKPOINT.CORRUPTED", save["not_read_back"], f"tensors {where(save)} are read back with other bits")
-        main = facts[0]["buffers"][:save["step"]]
-        if save["rank"] != 0 and save["buffer_names"] and main and save["buffers"] != main[-1]:
-            find("CHECKPOINT.STATE", save["buffer_names"],
-                 f"rank {save['rank']} saves, and its buffers are not those of rank 0, which are the ones that DDP "
-                 "hands to all ranks: a resumed run goes on from others")
+            report.find("checkpoint", "CHECKPOINT.CORRUPTED", [save["rank"]], save["step"], save["not_read_back"],
+                        f"tensors {where(save)} are read back with other bits")
+
+
+def judge_state(report, save, is_only_one):
+    """What is the model's own state as it is then. is_only_one: no other save holds it in the model's types, beside which
+    another one may be made for what it likes."""
+    def find(verdict, names, text):
+        report.find("checkpoint", verdict, [save["rank"]], save["step"], names, text)
+
+    if save["prefix"] > 1:
+        find("CHECKPOINT.PREFIX", [], f"keys {where(save)} begin with {PREFIX * save['prefix']}")
+    if save["missing"] or save["unexpected"]:
+        find("CHECKPOINT.KEYS", save["missing"] + save["unexpected"],
+             f"keys {where(save)} are not the model's: {len(save['missing'])} missing, "
+             f"{len(save['unexpected'])} unexpected")
+    if save["dtypes"] and save["resumes"] and is_only_one:
+        find("CHECKPOINT.DTYPE", save["dtypes"], f"tensors {where(save)} have another type than the model's")
+    if save["differs"]:
+        find("CHECKPOINT.STALE", save["differs"], f"tensors {where(save)} are those of other names of the model")
+
+
+def judge_buffers(report, save, main):
+    """main: of rank 0, after each step before the save."""
+    if save["rank"] == 0 or not save["buffer_names"] or not main:
+        return
+    if main[-1] is None:
+        report.pass_over("checkpoint", save["step"], [save["rank"]], "the step before it was not kept: whether the "
+                         "buffers that are saved are those of rank 0 is not known")
+    elif save["buffers"] != main[-1]:
+        report.find("checkpoint", "CHECKPOINT.STATE", [save["rank"]], save["step"], save["buffer_names"],
+                    f"rank {save['rank']} saves, and its buffers are not those of rank 0, which are the ones that DDP "
+                    "hands to all ranks: a resumed run goes on from others")
 
 
 def judge_writers(report, facts):

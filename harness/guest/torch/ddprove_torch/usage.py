@@ -7,9 +7,8 @@ import os
 import torch
 from torch.utils.data.distributed import DistributedSampler
 
-from . import store
-
-PREFIX = "module."
+from . import states, store
+from .keep import guard
 
 
 def digest(named):
@@ -20,26 +19,9 @@ def digest(named):
     return sums.hexdigest()
 
 
-def prefix_of(keys, names):
-    """How often `module.` stands before the model's names in a state dict's keys; None: these are not its keys."""
-    best = None
-    for count in range(4):
-        matched = sum(PREFIX * count + name in keys for name in names)
-        if matched * 2 > len(names) and (best is None or matched > best[1]):
-            best = (count, matched)
-    return None if best is None else best[0]
-
-
-def state_dicts(value, path="", depth=2):
-    """The state dicts in what is saved: [(where, dict)]."""
-    if not isinstance(value, dict):
-        return
-    if value and all(isinstance(key, str) for key in value) and any(
-            isinstance(item, torch.Tensor) for item in value.values()):
-        yield path, value
-    elif depth:
-        for key, item in value.items():
-            yield from state_dicts(item, f"{path}[{key!r}]", depth - 1)
+def number_of(value):
+    """A number of another library's, such as NumPy's, as the float that a clipping makes of it."""
+    return float(value) if hasattr(value, "__float__") and not isinstance(value, (torch.Tensor, *store.PLAIN)) else value
 
 
 class Usage:
@@ -71,55 +53,66 @@ class Usage:
         self.strangers.append({"step": self.keeper.step, "after_backward": is_after_backward,
                                "is_copy": own <= shapes, "kind": type(optimizer).__name__})
 
-    def end_step(self, step, buffers):
-        self.buffers.append(digest(buffers.items()))
-
-    def live(self):
-        """The wrapped models' state, without prefixes: [{name: tensor}]."""
-        return [model.ddp.module.state_dict() for model in self.keeper.models]
+    def end_step(self, is_kept):
+        """What rank 0 has is compared with the buffers of another one that saves; of steps that nobody keeps it is not
+        read, which would cost each of them as much as the buffers are large."""
+        is_read = is_kept and self.keeper.rank == 0 and self.keeper.world > 1
+        self.buffers.append(digest(self.keeper.buffers().items()) if is_read else None)
 
     def save(self, value, path):
-        for where, state in state_dicts(value):
-            for number, live in enumerate(self.live()):
-                count = prefix_of(state, live)
-                if count is None:
-                    continue
-                names = {PREFIX * count + name: tensor for name, tensor in live.items()}
-                both = [key for key in names if key in state]
-                self.saves.append({
-                    "step": self.keeper.step, "rank": self.keeper.rank, "model": number, "where": where,
-                    "path": os.path.realpath(path) if isinstance(path, (str, os.PathLike)) else None, "prefix": count,
-                    "missing": sorted(set(names) - set(state)), "unexpected": sorted(set(state) - set(names)),
-                    "dtypes": sorted(key for key in both if state[key].dtype != names[key].dtype),
-                    "differs": sorted(key for key in both if state[key].dtype == names[key].dtype
-                                      and not store.same_bits(state[key], names[key])),
-                    "not_read_back": self.read_back(path, where, state),
-                    "buffers": digest(self.keeper.buffers().items()),
-                    "buffer_names": sorted(self.keeper.buffers())})
+        dicts = list(states.state_dicts(value))
+        models = [states.Model(model.ddp) for model in self.keeper.models] if dicts else []
+        found = [(where, states.find(state, models)) for where, state in dicts] if models else []
+        found = [(where, one) for where, one in found if one is not None and (one.is_exact or one.is_own())]
+        if not found:
+            return
+        back, buffers = self.read(path), self.keeper.buffers() if self.keeper.rank else {}
+        for where, one in found:
+            is_own = one.is_own()
+            self.saves.append({
+                "step": self.keeper.step, "rank": self.keeper.rank, "model": models.index(one.model), "where": where,
+                "path": os.path.realpath(path) if isinstance(path, (str, os.PathLike)) else None, "prefix": one.count,
+                "own": is_own, "missing": one.missing, "unexpected": [] if one.is_average else one.unexpected,
+                "dtypes": one.other_types() if is_own else [], "resumes": states.resumes(value),
+                "differs": one.swapped() if is_own else [],
+                "not_read_back": self.read_back(back, where, one.state),
+                "buffers": digest(buffers.items()) if buffers and is_own else None, "buffer_names": sorted(buffers)})
 
-    def read_back(self, path, where, state):
-        """Names whose bits the file does not hold as they were saved; None: it cannot be read back."""
+    def read(self, path):
+        """{where: state dict} of a file; None: it cannot be read back."""
         if not isinstance(path, (str, os.PathLike)):
             return None
         try:
-            found = dict(state_dicts(store.LOAD(path, weights_only=True))).get(where, {})
-        except Exception:  # whatever the file holds beside, the state is not judged then
+            return dict(states.state_dicts(store.LOAD(path, map_location="cpu", weights_only=True)))
+        except Exception:  # whatever the file holds beside, the states are not judged then
             return None
-        return sorted(key for key, tensor in state.items() if isinstance(tensor, torch.Tensor)
-                      and not store.same_bits(tensor, found.get(key)))
+
+    def read_back(self, back, where, state):
+        """Names whose bits the file does not hold as they were saved; None: it is not known."""
+        return None if back is None else sorted(
+            key for key, tensor in state.items() if isinstance(tensor, torch.Tensor)
+            and tensor.layout == torch.strided and not store.same_bits(tensor, back.get(where, {}).get(key)))
 
     def load(self, module, state, strict, result):
-        """A state dict was loaded into a wrapped model, or refused: result is then the error's text."""
+        """A state dict was loaded into a wrapped model, or refused: result is then the error."""
         for number, model in enumerate(self.keeper.models):
             if module is not model.ddp and module is not model.ddp.module:
                 continue
-            keys = list(model.ddp.module.state_dict())
             wanted = 1 if module is model.ddp else 0
-            refused = isinstance(result, str)
+            refused = isinstance(result, Exception)
             self.loads.append({"step": self.keeper.step, "model": number, "strict": strict, "wanted": wanted,
-                               "prefix": prefix_of(state, keys), "refused": result if refused else None,
+                               "prefix": states.prefix_of(state, states.live_of(model.ddp.module)),
+                               "refused": str(result).split("\n", maxsplit=1)[0] if refused else None,
                                "missing": [] if refused else list(result.missing_keys),
                                "unexpected": [] if refused else list(result.unexpected_keys)})
+
+    def clip(self, name, args, kwargs, parameters):
+        """Gradients are clipped or scaled by a known function."""
+        self.keeper.clip(name, {"args": [store.encode(number_of(value)) for value in args], "kwargs": store.encode(
+            {key: number_of(value) for key, value in kwargs.items()})}, parameters)
+
+    def unscale(self, optimizer):
+        self.keeper.clip("unscale_", {}, [p for group in optimizer.param_groups for p in group["params"]])
 
     def write(self):
         keeper = self.keeper
@@ -139,8 +132,7 @@ def install_clips(usage):
 
         def clip(parameters, *args, **kwargs):
             held = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
-            plain = {key: value for key, value in kwargs.items() if isinstance(value, store.PLAIN)}
-            usage.keeper.clip(name, {"args": [store.encode(a) for a in args], "kwargs": store.encode(plain)}, held)
+            guard(usage.keeper, usage.clip, name, args, kwargs, held)
             return first(held, *args, **kwargs)
 
         clip.first = first
@@ -152,7 +144,7 @@ def install_clips(usage):
     first_unscale = torch.amp.GradScaler.unscale_
 
     def unscale(self, optimizer):
-        usage.keeper.clip("unscale_", {}, [p for group in optimizer.param_groups for p in group["params"]])
+        guard(usage.keeper, usage.unscale, optimizer)
         return first_unscale(self, optimizer)
 
     torch.amp.GradScaler.unscale_ = unscale
@@ -164,16 +156,17 @@ def install_files(usage):
     def save(obj, f, *args, **kwargs):
         first_save(obj, f, *args, **kwargs)
         if not usage.keeper.is_playing:
-            usage.save(obj, f)
+            guard(usage.keeper, usage.save, obj, f)
 
-    def load_state_dict(self, state_dict, strict=True, **kwargs):
+    def load_state_dict(self, state_dict, strict=True, *args, **kwargs):
         try:
-            result = first_load(self, state_dict, strict=strict, **kwargs)
+            result = first_load(self, state_dict, strict, *args, **kwargs)
         except RuntimeError as error:
-            usage.load(self, state_dict, strict, str(error).splitlines()[0])
+            if not usage.keeper.is_playing:
+                guard(usage.keeper, usage.load, self, state_dict, strict, error)
             raise
         if not usage.keeper.is_playing:
-            usage.load(self, state_dict, strict, result)
+            guard(usage.keeper, usage.load, self, state_dict, strict, result)
         return result
 
     torch.save, torch.nn.Module.load_state_dict = save, load_state_dict
@@ -183,7 +176,7 @@ def install(usage):
     first_iter = DistributedSampler.__iter__
 
     def iterate(self):
-        usage.sampler(self)
+        guard(usage.keeper, usage.sampler, self)
         return first_iter(self)
 
     DistributedSampler.__iter__ = iterate
