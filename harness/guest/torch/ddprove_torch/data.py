@@ -1,7 +1,8 @@
 """Loaders: which samples a rank trains on, where its loader can be made to fail.
 
 A pass of a DataLoader whose DistributedSampler shares out the data among all ranks is an epoch; batches that are drawn
-while gradients are off are nobody's. Indices are noted as the loader asks its sampler for them, which it may do ahead of
+while gradients are off are nobody's. It is told once the ranks meet in a pass: a rank may look into its loader for
+itself before that. Indices are noted as the loader asks its sampler for them, which it may do ahead of
 time, and belong to batches in the order in which these are handed out."""
 import ctypes
 import functools
@@ -11,50 +12,86 @@ from collections import deque
 
 import torch
 
-from ddprove_torch import library
+from ddprove_torch import ddp, library
 
-_loaders = weakref.WeakKeyDictionary()  # loader -> [its number, passes so far]
+_loaders = weakref.WeakKeyDictionary()  # loader -> [its number once a pass was told, passes that were told]
 _numbers = itertools.count()
-_open = None  # a weak reference to the iterator of the pass that was told last
+_open = None  # the Pass that was told last, if it has not ended
+_held = None  # the Pass that began last, if it was not told yet
 
 
 class Pass:
     """A pass of a loader, as one of its iterators makes it."""
 
-    def __init__(self, wants, is_told):
-        self.wants, self.is_told = wants, is_told
+    def __init__(self, wants, epoch, numbers):
+        self.wants, self.epoch = wants, epoch  # epoch: None if nothing is told of it
+        self.numbers = numbers  # of the loader, in _loaders
+        self.batches = []  # handed out before it was told
         self.again = None  # (data, indices) of a batch that comes twice
-        self.is_over = False
 
 
 def _sampler_of(loader):
-    """The DistributedSampler that shares the data out among all ranks; None: there is none."""
+    """The DistributedSampler that shares the data out among all ranks; None: there is none, or what draws the samples
+    is not PyTorch's own, so that each need not be due once."""
     from torch import distributed as dist
+    from torch.utils.data import BatchSampler
     from torch.utils.data.distributed import DistributedSampler
 
-    sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
-    is_whole = isinstance(sampler, DistributedSampler) and dist.is_initialized() and \
-        sampler.num_replicas == dist.get_world_size() > 0 and getattr(loader, "in_order", True)
-    return sampler if is_whole else None
+    batches = loader.batch_sampler
+    if batches is not None and type(batches).__iter__ is not BatchSampler.__iter__:
+        return None
+    sampler = loader.sampler if batches is None else batches.sampler
+    is_whole = isinstance(sampler, DistributedSampler) and type(sampler).__iter__ is DistributedSampler.__iter__ and \
+        dist.is_initialized() and sampler.num_replicas == dist.get_world_size() > 0
+    return sampler if is_whole and getattr(loader, "in_order", True) else None
 
 
-def _begin(loader, sampler):
-    """Tell of a pass. The one before it, if it has not come to its end, was broken off."""
-    if loader not in _loaders:
-        _loaders[loader] = [next(_numbers), 0]
-    number = _loaders[loader]
+def _epoch_of(loader, sampler):
+    """What is due in a pass; its number is not known yet."""
     samples, replicas = len(sampler.dataset), sampler.num_replicas
     dropped = samples - sampler.total_size if sampler.drop_last else 0
     size = getattr(loader.batch_sampler, "batch_size", None)
     if size and getattr(loader.batch_sampler, "drop_last", False):
         dropped += sampler.num_samples % size * replicas
     epoch = library.Epoch()
-    epoch.size_bytes, epoch.number = ctypes.sizeof(library.Epoch), number[0] << 20 | number[1]
-    epoch.sample_count, epoch.dropped = samples, max(dropped, 0)
-    epoch.padded = 0 if sampler.drop_last else sampler.total_size - samples
-    number[1] += 1
+    epoch.size_bytes, epoch.sample_count, epoch.dropped = ctypes.sizeof(library.Epoch), samples, max(dropped, 0)
+    epoch.padded = 0 if sampler.drop_last else max(sampler.total_size - samples, 0)
+    return epoch
+
+
+@library.guarded("samples are")
+def _begin(loader, iterator):
+    """A pass begins. The one that was held before it was no training."""
+    global _held
+    iterator._ddprove_pass = None
+    if not torch.is_grad_enabled() or not library.guest.is_watched():
+        return
+    sampler = _sampler_of(loader)
+    one = Pass(library.guest.wants_at("data/next"), None if sampler is None else _epoch_of(loader, sampler),
+               _loaders.setdefault(loader, [None, 0]))
+    iterator._ddprove_pass = one
+    if sampler is not None:
+        _held = one
+
+
+@library.guarded("samples are")
+def _tell_held():
+    """The ranks meet in a pass: they train on what was handed out. The pass of a loader that was told before, if it has
+    not come to its end, was broken off."""
+    global _held, _open
+    if _held is None:
+        return
+    one, _held = _held, None
+    if one.numbers[0] is None:
+        one.numbers[0] = next(_numbers)
+    one.epoch.number = one.numbers[0] << 20 | one.numbers[1]
+    one.numbers[1] += 1
     _break_off()
-    library.guest.epoch(epoch)
+    _open = one
+    library.guest.epoch(one.epoch)
+    for indices in one.batches:
+        _tell_batch(indices)
+    one.batches = []
 
 
 def _break_off():
@@ -65,24 +102,41 @@ def _break_off():
     _open = None
 
 
-def _end(iterator, one):
-    global _open
-    one.is_over = True
-    if one.is_told and _open is not None and _open() is iterator:
+@library.guarded("samples are")
+def _end(one):
+    """One that handed out nothing counts, whoever makes it: there is nothing to look at in it."""
+    global _held, _open
+    if one is _held and not one.batches:
+        _tell_held()
+    if one is _held:
+        _held = None
+    if one is _open:
         library.guest.epoch(None)
         _open = None
 
 
-def _tell(iterator, one, indices):
+def _tell_batch(indices):
+    library.guest.batch((ctypes.c_uint64 * len(indices))(*indices), len(indices))
+
+
+@library.guarded("samples are")
+def _tell(one, indices):
     """A batch is handed out for training."""
-    if not one.is_told or _open is None or _open() is not iterator:
+    global _held
+    if one.epoch is None or one not in (_open, _held):
         return
     indices = indices if isinstance(indices, (list, tuple)) else [indices]
     if not all(isinstance(index, int) and index >= 0 for index in indices):
-        one.is_told = False
-        _break_off()
-        return
-    library.guest.batch((ctypes.c_uint64 * len(indices))(*indices), len(indices))
+        one.epoch = None
+        if one is _open:
+            _break_off()
+        else:
+            _held = None
+    elif one is _held:
+        one.batches.append(indices)
+    else:
+        _held = None  # another pass began in between, and this one goes on
+        _tell_batch(indices)
 
 
 def _watch_loaders(dataloader):
@@ -91,19 +145,11 @@ def _watch_loaders(dataloader):
 
     @functools.wraps(make)
     def iterate(self):
-        global _open
         iterator = getattr(self, "_iterator", None)
         if iterator is not None and "_ddprove_queue" in iterator.__dict__:
             iterator._ddprove_queue.clear()  # one that is used again
         iterator = make(self)
-        if not torch.is_grad_enabled() or not library.guest.is_watched():
-            iterator._ddprove_pass = None
-            return iterator
-        sampler = _sampler_of(self)
-        iterator._ddprove_pass = Pass(library.guest.wants_at("data/next"), sampler is not None)
-        if sampler is not None:
-            _begin(self, sampler)
-            _open = weakref.ref(iterator)
+        _begin(self, iterator)
         return iterator
 
     @functools.wraps(draw)
@@ -116,7 +162,7 @@ def _watch_loaders(dataloader):
         try:
             data = take(self)
         except StopIteration:
-            _end(self, one)
+            _end(one)
             raise
         queue = self.__dict__.get("_ddprove_queue")
         return data, queue.popleft() if queue else -1
@@ -132,7 +178,7 @@ def _watch_loaders(dataloader):
             return data
         if one.again is not None:
             (data, indices), one.again = one.again, None
-            _tell(self, one, indices)
+            _tell(one, indices)
             return data
         times, data, indices = 0, None, None
         while times == 0:  # a batch that is lost is followed by the next one
@@ -140,7 +186,7 @@ def _watch_loaders(dataloader):
             data, indices = drawn(self, one)
         if times > 1:
             one.again = data, indices
-        _tell(self, one, indices)
+        _tell(one, indices)
         return data
 
     dataloader.DataLoader.__iter__ = iterate
@@ -152,3 +198,4 @@ def install():
     from torch.utils.data import dataloader
 
     _watch_loaders(dataloader)
+    ddp.on_training(_tell_held)

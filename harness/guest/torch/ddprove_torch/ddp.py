@@ -1,6 +1,7 @@
 """DistributedDataParallel: which modules there are, what their buckets hold, where a step is.
 
-Other modules may ask to be told: on_wrap(callback) is called with each DDP module after its construction."""
+Other modules may ask to be told: on_wrap(callback) is called with each DDP module after its construction, on_training
+before a pass in which the ranks will meet."""
 import functools
 import threading
 import weakref
@@ -10,6 +11,7 @@ import torch
 from ddprove_torch import buffers, library
 
 _callbacks = []
+_training_callbacks = []
 _modules = []  # weak references to Wrapped, in the order of construction
 _assignment = []  # the last computed, [[index of a parameter]] of each bucket
 _local = threading.local()  # .hooked: the bucket that a communication hook of the user's is about, in a list; taken out by
@@ -21,6 +23,11 @@ _matching = []  # the module for which a rank that has no more samples makes the
 
 def on_wrap(callback):
     _callbacks.append(callback)
+
+
+def on_training(callback):
+    """Called without arguments, before each pass that no rank can make for itself alone."""
+    _training_callbacks.append(callback)
 
 
 def on_shadow_step(callback):
@@ -47,26 +54,44 @@ class Wrapped:
         self.is_delaying = bool(module.static_graph)
         self.allows_unused = bool(module.static_graph or module.find_unused_parameters)
         self.faulty = []  # (name, parameter) of those that a fault waits for
-        self.ready = set()  # parameters whose gradient has come in this backward pass
+        self.ready = set()  # parameters whose gradient has come since the pass went forward
         self.is_due = False  # a pass went forward whose gradients are to be reduced
-        for i, parameter in enumerate(self.parameters):
-            parameter.register_post_accumulate_grad_hook(self._ready_hook(i))
+        self.nodes = [self._watched_node(i, parameter) for i, parameter in enumerate(self.parameters)]
 
-    def _ready_hook(self, index):
+    def _watched_node(self, index, parameter):
+        """Where the parameter's gradients are added up: the reducer counts it there, also if what comes is no gradient,
+        as of an operator that has none for it."""
         add = self.ready.add
+        with torch.enable_grad():
+            node = parameter.view_as(parameter).grad_fn.next_functions[0][0]
+        node.register_hook(lambda *_gradients: add(index))
+        return node
 
-        def hook(_parameter):
-            add(index)
+    def goes_forward(self, is_synced):
+        """Like the reducer, which takes what comes from here on, in however many backward passes, and refuses if the
+        last pass has not been completed."""
+        if self.is_begun():
+            self.tell_pass()
+        if is_synced:
+            self.ready.clear()
+            self.is_due = True
 
-        hook.is_of_ddprove = True
-        return hook
+    def is_begun(self):
+        """A pass goes back, or has gone back in part. One that did not come to this module says nothing of it."""
+        return self.is_due and 0 < len(self.ready) < len(self.names)
 
-    def tell_unused(self):
-        """A backward pass has ended. One that did not come to this module says nothing of it."""
-        if self.is_due and self.ready:
+    def goes_back(self, is_failed):
+        """A backward pass has ended. What is missing may come in another one."""
+        if self.is_due and len(self.ready) == len(self.names):
+            self.tell_pass()
+        elif is_failed and self.ready:
             self.is_due = False
-            unused = [name for i, name in enumerate(self.names) if i not in self.ready]
-            library.guest.unused(self.number, *library.names_of(unused), self.allows_unused)
+
+    def tell_pass(self):
+        """It is complete, or will not be."""
+        self.is_due = False
+        unused = [name for i, name in enumerate(self.names) if i not in self.ready]
+        library.guest.unused(self.number, *library.names_of(unused), self.allows_unused)
 
     def set_buckets(self, buckets):
         """buckets: [[index of a parameter]], in the order in which they are reduced."""
@@ -146,17 +171,59 @@ def _watch_construction(dist, DDP):
         _assignment[:] = [list(bucket) for bucket in result[0]]
         return result
 
+    @library.guarded("modules of DistributedDataParallel are")
+    def wrapped(module):
+        _modules.append(Wrapped(module, list(reversed(_assignment))))
+        _modules[-1].tell_buckets()
+        for callback in _callbacks:
+            callback(module)
+
     @functools.wraps(init)
     def construct(self, *args, **kwargs):
         del _assignment[:]
         init(self, *args, **kwargs)
-        _modules.append(Wrapped(self, list(reversed(_assignment))))
-        _modules[-1].tell_buckets()
-        for callback in _callbacks:
-            callback(self)
+        wrapped(self)
 
     dist._compute_bucket_assignment_by_size = compute
     DDP.__init__ = construct
+
+
+def _meet():
+    for callback in _training_callbacks:
+        callback()
+
+
+@library.guarded("passes are")
+def _begin_forward(module):
+    library.guest.phase_is("forward")
+    is_enabled = torch.is_grad_enabled()
+    if is_enabled and (module.will_sync_module_buffers() or module._join_config.enable):
+        _meet()
+    for wrapped in [wrapped for wrapped in modules() if wrapped.module() is module]:
+        wrapped.next = 0
+        if is_enabled:
+            wrapped.goes_forward(module.require_backward_grad_sync)
+        wrapped.buffers.look()
+
+
+@library.guarded("passes are")
+def _end_forward(module):
+    for wrapped in modules():
+        if wrapped.module() is module:
+            wrapped.buffers.keep()
+
+
+@library.guarded("passes are")
+def _begin_backward():
+    library.guest.phase_is("backward")
+    if not modules() or any(wrapped.is_due for wrapped in modules()):
+        _meet()
+
+
+@library.guarded("passes are")
+def _end_backward(is_failed):
+    for wrapped in modules():
+        wrapped.goes_back(is_failed)
 
 
 def _watch_passes(DDP):
@@ -164,31 +231,35 @@ def _watch_passes(DDP):
 
     @functools.wraps(forward)
     def forward_seen(self, *args, **kwargs):
-        own = [wrapped for wrapped in modules() if wrapped.module() is self]
-        library.guest.phase_is("forward")
-        for wrapped in own:
-            wrapped.next = 0
-            wrapped.is_due = wrapped.is_due or (torch.is_grad_enabled() and self.require_backward_grad_sync)
-            wrapped.buffers.look()
+        _begin_forward(self)
         result = forward(self, *args, **kwargs)
-        for wrapped in own:
-            wrapped.buffers.keep()
+        _end_forward(self)
         return result
 
     @functools.wraps(backward)
     def backward_seen(*args, **kwargs):
         if torch._C._current_graph_task_id() != -1:
             return backward(*args, **kwargs)  # within another one: a checkpoint that plays its part again
-        library.guest.phase_is("backward")
-        for wrapped in modules():
-            wrapped.ready.clear()
-        result = backward(*args, **kwargs)
-        for wrapped in modules():
-            wrapped.tell_unused()
+        _begin_backward()
+        try:
+            result = backward(*args, **kwargs)
+        except BaseException:
+            _end_backward(True)
+            raise
+        _end_backward(False)
         return result
 
     DDP.forward = forward_seen
     torch.autograd.backward = backward_seen
+
+
+def tell_left(optimizer):
+    """An optimizer makes its step: of what it updates, no more gradients come."""
+    for wrapped in modules():
+        if wrapped.is_begun():
+            updated = {id(p) for group in optimizer.param_groups for p in group["params"]}
+            if any(i not in wrapped.ready and id(p) in updated for i, p in enumerate(wrapped.parameters)):
+                wrapped.tell_pass()
 
 
 def _watch_join(DDP):

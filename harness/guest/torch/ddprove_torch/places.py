@@ -3,7 +3,7 @@
 Nothing here is in the way of a rank that no fault waits for."""
 import torch
 
-from ddprove_torch import ddp, forms, host, library, nested, store
+from ddprove_torch import ddp, forms, host, library, store
 
 _left_out = {}  # optimizer -> gradients that an update was not given
 _is_installed = False
@@ -57,9 +57,9 @@ def _watch_pass(wrapped):
     inner.register_forward_hook(after, always_call=True)
 
 
-def _leave_out(optimizer_, _args, _kwargs):
-    """An optimizer does nothing to parameters without a gradient."""
-    if library.guest.wants_at("optimizer/pre") and not nested.is_inner(optimizer_) and library.guest.come_to("optimizer/pre")[0] == 0:
+def leave_out(optimizer_):
+    """To be called when the update is about to be made. An optimizer does nothing to parameters without a gradient."""
+    if library.guest.wants_at("optimizer/pre") and library.guest.come_to("optimizer/pre")[0] == 0:
         parameters = [p for group in optimizer_.param_groups for p in group["params"]]
         _left_out[id(optimizer_)] = [(p, p.grad) for p in parameters]
         for p in parameters:
@@ -94,10 +94,9 @@ def _on_wrap(module):
             if wrapped.faulty:
                 _watch_pass(wrapped)
     if not _is_installed:
-        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+        from torch.optim.optimizer import register_optimizer_step_post_hook
 
         _is_installed = True
-        register_optimizer_step_pre_hook(_leave_out)
         register_optimizer_step_post_hook(_give_back)
 
 
