@@ -43,8 +43,8 @@ static void post(struct guest_page *page, struct guest_comm *comm, struct ddprov
 {
     call->seq = __atomic_add_fetch(&comm->posted, 1, __ATOMIC_ACQ_REL);
     guest_self_record(page, GUEST_EVENT_POST,
-                      (const uint64_t[GUEST_ARG_COUNT]){
-                          call->comm, call->seq, op_of(call), call->elem_count, bucket_of(call)});
+                      (const uint64_t[GUEST_ARG_COUNT]){call->comm, call->seq, op_of(call),
+                                                        call->elem_count, bucket_of(call)});
     show_name(page, call);
 }
 

@@ -146,8 +146,8 @@ DDPROVE_GUEST_API void ddprove_guest_phase(enum ddprove_guest_phase phase);
  * process, 0 if nobody watches or more than 64 live at once (then its calls are not seen). */
 DDPROVE_GUEST_API uint32_t ddprove_guest_comm_create(uint64_t key, uint32_t rank, uint32_t size,
                                                      const char *name);
-/* The same for messages from one rank (rank 0 of two) to another one (rank 1), whose n-th send meets
- * the n-th receive, in whatever step of the job either of them is. */
+/* The same for messages from one rank (rank 0 of two) to another one (rank 1), whose n-th send
+ * meets the n-th receive, in whatever step of the job either of them is. */
 DDPROVE_GUEST_API uint32_t ddprove_guest_pair_create(uint64_t key, uint32_t rank, const char *name);
 /* It is used no more. */
 DDPROVE_GUEST_API void ddprove_guest_comm_free(uint32_t comm);

@@ -283,7 +283,7 @@ static enum harness_watch_unjudged judge(const struct harness_sums_case *the,
     if (harness_sums_is_sum(the) && !harness_sums_is_move(the) &&
         find_not_finite(the, out, first)) {
         return the->watch->is_spoilt || the->call->may_overflow ? HARNESS_WATCH_UNJUDGED_NOT_FINITE
-                                     : HARNESS_WATCH_UNJUDGED_COUNT;
+                                                                : HARNESS_WATCH_UNJUDGED_COUNT;
     }
     add_up(the, &in, &result);
     if (harness_sums_is_sum(the) && !(in.magnitude < DBL_MAX / 8)) {

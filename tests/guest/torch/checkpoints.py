@@ -78,20 +78,20 @@ def train(args):
     one, other = generator(), generator()
     critic = DDP(nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1)))
     averages = [AveragedModel(one.module), AveragedModel(one), Average(one)]
-    optimizers = [torch.optim.Adam(model.parameters(), lr=1e-3) for model in (one, other, critic)]
+    optimizer = torch.optim.Adam([p for model in (one, other, critic) for p in model.parameters()], lr=1e-3)
     loss_of = nn.MSELoss()
     best, lowest = copy.deepcopy(one.module.state_dict()), float("inf")
     torch.manual_seed(100 + rank)
     for _ in range(args.steps):
         if rank == 0:
-            save(args.checkpoint, one, other, critic, averages, best, optimizers)
+            save(args.checkpoint, one, other, critic, averages, best, [optimizer])
         x, y = torch.randn(16, 8), torch.randn(16, 16)
         losses = []
-        for model, optimizer, given, wanted in zip((one, other, critic), optimizers, (x, x, y), (y, y, torch.ones(16, 1))):
-            optimizer.zero_grad()
+        optimizer.zero_grad()
+        for model, given, wanted in ((one, x, y), (other, x, y), (critic, y, torch.ones(16, 1))):
             losses.append(loss_of(model(given), wanted))
             losses[-1].backward()
-            optimizer.step()
+        optimizer.step()
         for average in averages:
             average.update_parameters(one.module if average is averages[0] else one)
         if losses[0].item() < lowest:

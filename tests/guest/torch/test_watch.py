@@ -1,6 +1,4 @@
 """Tests of what a rank tells while it runs: passes, samples, updates, and errors of ours."""
-import contextlib
-import io
 import os
 import sys
 import unittest
@@ -115,25 +113,6 @@ class Samplers(unittest.TestCase):
             finally:
                 DistributedSampler.__iter__ = first
         self.assertEqual(known, [True, True, False, True, False, True, False])
-
-
-class Guarded(unittest.TestCase):
-    def test_an_error_of_ours_is_said_once_and_ends_nothing(self):
-        calls = []
-
-        @library.guarded("tests are")
-        def fails(value):
-            calls.append(value)
-            raise ValueError(value)
-
-        @library.guarded("tests are")
-        def beside():
-            calls.append("beside")
-
-        self.addCleanup(library._unwatched.discard, "tests are")
-        with contextlib.redirect_stderr(io.StringIO()) as said:
-            self.assertEqual([fails(1), fails(2), beside()], [None] * 3)
-        self.assertEqual((calls, said.getvalue()), ([1], "ddprove: tests are not watched any more: ValueError: 1\n"))
 
 
 class Closures(unittest.TestCase):

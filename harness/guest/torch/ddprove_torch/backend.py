@@ -237,6 +237,8 @@ class Kernel:
         call = library.new_call(comm, shape.kind)
         call.dtype, call.elem_count, call.root, call.out_count = shape.dtype, shape.count, shape.root, shape.out_count
         call.redop, call.name = _redop(self.name, named.get("reduce_op")), shape.name
+        if shape.is_bool and call.redop == library.REDOPS.index("sum"):
+            call.redop = library.REDOPS.index("max")  # as NCCL adds them up
         stage = host.stage_of(shape)
         call.input, call.output = shape.addresses() if stage is None else stage.addresses()
         bucket = ddp.bucket_of(shape, _graph_task()) if shape.kind == "all_reduce" else None

@@ -13,6 +13,7 @@ from collections import deque
 import torch
 
 from ddprove_torch import ddp, library
+from ddprove_torch.ours import guarded
 
 _loaders = weakref.WeakKeyDictionary()  # loader -> [its number once a pass was told, passes that were told]
 _numbers = itertools.count()
@@ -59,7 +60,7 @@ def _epoch_of(loader, sampler):
     return epoch
 
 
-@library.guarded("samples are")
+@guarded("samples")
 def _begin(loader, iterator):
     """A pass begins. The one that was held before it was no training."""
     global _held
@@ -74,7 +75,7 @@ def _begin(loader, iterator):
         _held = one
 
 
-@library.guarded("samples are")
+@guarded("samples")
 def _tell_held():
     """The ranks meet in a pass: they train on what was handed out. The pass of a loader that was told before, if it has
     not come to its end, was broken off."""
@@ -102,7 +103,7 @@ def _break_off():
     _open = None
 
 
-@library.guarded("samples are")
+@guarded("samples")
 def _end(one):
     """One that handed out nothing counts, whoever makes it: there is nothing to look at in it."""
     global _held, _open
@@ -119,7 +120,7 @@ def _tell_batch(indices):
     library.guest.batch((ctypes.c_uint64 * len(indices))(*indices), len(indices))
 
 
-@library.guarded("samples are")
+@guarded("samples")
 def _tell(one, indices):
     """A batch is handed out for training."""
     global _held

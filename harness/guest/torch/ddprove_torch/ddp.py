@@ -7,8 +7,10 @@ import threading
 import weakref
 
 import torch
+from torch import distributed as dist
 
 from ddprove_torch import buffers, library
+from ddprove_torch.ours import guarded
 
 _callbacks = []
 _training_callbacks = []
@@ -48,6 +50,7 @@ class Wrapped:
                            if p.requires_grad and names.get(id(p)) not in module.parameters_to_ignore]
         self.names = [names[id(p)] for p in self.parameters]
         self.set_buckets(buckets)
+        self.is_everywhere = module.process_group.size() == dist.get_world_size()
         self.buffers = buffers.Buffers(module.module)
         self.order = None  # of a rebuild under way: what rank 0 has sent
         self.next = 0  # bucket to be reduced next
@@ -116,6 +119,11 @@ def modules():
     return _modules
 
 
+def replicated():
+    """Those that all ranks have; of one that a group of some ranks has, the others know nothing."""
+    return [wrapped for wrapped in modules() if wrapped.is_everywhere]
+
+
 def delays_sums():
     """Some reducer posts its sums after the backward pass: the first pass of a static graph."""
     return any(w.is_delaying for w in modules())
@@ -171,7 +179,7 @@ def _watch_construction(dist, DDP):
         _assignment[:] = [list(bucket) for bucket in result[0]]
         return result
 
-    @library.guarded("modules of DistributedDataParallel are")
+    @guarded("modules of DistributedDataParallel")
     def wrapped(module):
         _modules.append(Wrapped(module, list(reversed(_assignment))))
         _modules[-1].tell_buckets()
@@ -193,7 +201,7 @@ def _meet():
         callback()
 
 
-@library.guarded("passes are")
+@guarded("passes")
 def _begin_forward(module):
     library.guest.phase_is("forward")
     is_enabled = torch.is_grad_enabled()
@@ -206,21 +214,21 @@ def _begin_forward(module):
         wrapped.buffers.look()
 
 
-@library.guarded("passes are")
+@guarded("passes")
 def _end_forward(module):
     for wrapped in modules():
         if wrapped.module() is module:
             wrapped.buffers.keep()
 
 
-@library.guarded("passes are")
+@guarded("passes")
 def _begin_backward():
     library.guest.phase_is("backward")
     if not modules() or any(wrapped.is_due for wrapped in modules()):
         _meet()
 
 
-@library.guarded("passes are")
+@guarded("passes")
 def _end_backward(is_failed):
     for wrapped in modules():
         wrapped.goes_back(is_failed)

@@ -17,7 +17,7 @@ class Shape:
 
     def __init__(self, kind, first, count, source=None, target=None, root=0, out_count=0):
         self.kind, self.count, self.root, self.out_count = kind, count, root, out_count
-        self.dtype, self.where = dtype_number(first), first.device
+        self.dtype, self.where, self.is_bool = dtype_number(first), first.device, first.dtype == torch.bool
         self.source, self.target = source, target  # tensors; None: not one run of memory
         self.name = None
 
@@ -77,7 +77,11 @@ def _gather_base(a, _rank, _size):
 
 
 def _gather_lists(key):
+    """NCCL takes parts of different sizes, too, of which only the call itself can be compared."""
     def form(a, _rank, _size):
+        parts = {count_of(part) for part in (a.get("output_tensors") or [[]])[0]} if key == "input_tensors" else set()
+        if len(parts) > 1:
+            return Shape("all_gather", a[key][0], 0)
         return Shape("all_gather", a[key][0], _total(a[key]), _one(a[key]))
     return form
 

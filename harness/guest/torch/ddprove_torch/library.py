@@ -1,6 +1,5 @@
 """The guest library (ddprove_guest.h) by ctypes. Whatever reads a tensor's data is there, in C, and none of it here."""
 import ctypes
-import functools
 import os
 import sys
 from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_uint32, c_uint64, c_void_p, sizeof
@@ -156,26 +155,3 @@ def cut(name):
     """A name of a parameter as bytes; of long ones the end tells them apart."""
     text = name.encode()
     return text if len(text) <= NAME_BYTES else b"~" + text[-(NAME_BYTES - 1):]
-
-
-_unwatched = set()
-
-
-def guarded(what):
-    """For what runs inside of the program: an error of ours never ends that. It is said once, and nothing more is told
-    of what it was about, since a rank that told of a part only would look like one that leaves out the rest."""
-    def decorate(function):
-        @functools.wraps(function)
-        def call(*args, **kwargs):
-            if what in _unwatched:
-                return None
-            try:
-                return function(*args, **kwargs)
-            except Exception as error:  # pylint: disable=broad-except
-                _unwatched.add(what)
-                print(f"ddprove: {what} not watched any more: {type(error).__name__}: {error}", file=sys.stderr)
-                return None
-
-        return call
-
-    return decorate

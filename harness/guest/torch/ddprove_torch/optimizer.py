@@ -12,6 +12,7 @@ import weakref
 import torch
 
 from ddprove_torch import averaged, ddp, forms, host, library, nested, places
+from ddprove_torch.ours import guarded
 
 _before, _after = [], []
 _steps = 0
@@ -60,18 +61,18 @@ def _count_of(state):
 
 
 class Table:
-    """The parameters of all DDP modules that this optimizer updates, as the guest library takes them."""
+    """The parameters of all DDP modules that all ranks have, as the guest library takes them."""
 
     def __init__(self, optimizer):
         self.optimizer = weakref.ref(optimizer)
         self.rows = []
         self.flags = []  # where it is noted that a buffer has changed
-        for number, wrapped in enumerate(ddp.modules()):
-            prefix = f"{number}." if len(ddp.modules()) > 1 else ""
+        for number, wrapped in enumerate(ddp.replicated()):
+            prefix = f"{number}." if len(ddp.replicated()) > 1 else ""
             for name, parameter in zip(wrapped.names, wrapped.parameters):
                 if forms.address(parameter.detach()) is not None or host.can_copy(parameter):
                     self.rows.append(((prefix + name).encode(), parameter))
-        changes = [(number, i) for number, wrapped in enumerate(ddp.modules())
+        changes = [(number, i) for number, wrapped in enumerate(ddp.replicated())
                    for i in range(len(wrapped.buffers.places))]
         self.copies = {}  # (row, what of it) -> its Copy, of what lies on a device
         self.count = len(self.rows) + len(changes)
@@ -82,8 +83,8 @@ class Table:
             row.dtype, row.elem_count, row.name = forms.dtype_number(parameter), parameter.numel(), name
 
         for row, (number, i) in zip(self.array[len(self.rows):], changes):
-            wrapped = ddp.modules()[number]
-            prefix = f"{number}." if len(ddp.modules()) > 1 else ""
+            wrapped = ddp.replicated()[number]
+            prefix = f"{number}." if len(ddp.replicated()) > 1 else ""
             row.size_bytes, row.role = ctypes.sizeof(library.Tensor), library.BUFFER
             row.dtype, row.elem_count = library.DTYPES.index("u8"), 1
             row.name = f"change of {prefix}{wrapped.buffers.places[i][0]} between passes".encode()
@@ -170,7 +171,7 @@ _tables = weakref.WeakKeyDictionary()
 
 def _table_of(optimizer):
     """Made again whenever the modules are others."""
-    key = tuple(w.number for w in ddp.modules())
+    key = tuple(w.number for w in ddp.replicated())
     table, made_for = _tables.get(optimizer, (None, None))
     if made_for != key:
         table = Table(optimizer)
@@ -178,11 +179,21 @@ def _table_of(optimizer):
     return table
 
 
+def _is_of_model(optimizer):
+    """It updates a DDP module, or copies of its parameters."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    own, shapes = {id(p) for p in parameters}, {p.shape for p in parameters}
+    return any(any(id(p) in own for p in wrapped.parameters) or all(p.shape in shapes for p in wrapped.parameters)
+               for wrapped in ddp.modules())
+
+
 def _is_counted(optimizer):
+    """The first one counts; where there are DDP modules, the first of these: others are of what a rank has for itself."""
     global _first
-    if _first is None or _first() is None:
-        _first = weakref.ref(optimizer)
-    return _first() is optimizer
+    first = _first() if _first is not None else None
+    if first is None and (not ddp.modules() or _is_of_model(optimizer)):
+        _first = weakref.ref(first := optimizer)
+    return first is optimizer
 
 
 def _is_of_checkpoint():
@@ -197,7 +208,7 @@ def _is_of_checkpoint():
     return frame is not None and frame.f_code is code
 
 
-@library.guarded("steps are")
+@guarded("steps")
 def _begin(optimizer, _args, _kwargs):
     global _is_made_up, _is_shown
     _is_made_up, _is_shown = _is_of_checkpoint(), False
@@ -214,7 +225,7 @@ def _begin(optimizer, _args, _kwargs):
 
 
 def _are_models_shown():
-    return bool(ddp.modules()) and not averaged.is_used()
+    return bool(ddp.replicated()) and not averaged.is_used()
 
 
 def _has_own(hooks):
@@ -222,7 +233,7 @@ def _has_own(hooks):
     return any(not str(getattr(hook, "__module__", None)).startswith(__package__) for hook in hooks.values())
 
 
-@library.guarded("updates are")
+@guarded("updates")
 def _prepare(optimizer, args, kwargs):
     """Look at what the update is made of, once it is there: hooks of the script come first, and a closure after them.
     The script's hooks behind the update come after it is looked at again."""
@@ -248,7 +259,7 @@ def _take_hooks_off(optimizer):
         hooks.pop(_OURS, None)
 
 
-@library.guarded("updates are")
+@guarded("updates")
 def _come_to_update(optimizer, args, kwargs):
     """Nothing comes before the update but a closure. If it is known to be called once, and first, it is waited for."""
     closure = kwargs.get("closure") if len(args) < 2 else args[1]
@@ -264,7 +275,7 @@ def _come_to_update(optimizer, args, kwargs):
     return ((args[0], followed) + tuple(args[2:]), kwargs) if len(args) > 1 else (args, {**kwargs, "closure": followed})
 
 
-@library.guarded("updates are")
+@guarded("updates")
 def _look_at_update(optimizer):
     library.guest.phase_is("optimizer")
     if _are_models_shown() and library.guest.asks_update_begin():
@@ -272,7 +283,7 @@ def _look_at_update(optimizer):
     places.leave_out(optimizer)
 
 
-@library.guarded("updates are")
+@guarded("updates")
 def _show(optimizer):
     if ddp.modules():
         places.pass_buffers()
@@ -298,7 +309,7 @@ def _end_step():
     library.guest.phase_is("data")
 
 
-@library.guarded("steps of ranks that follow the others are")
+@guarded("steps of ranks that follow the others")
 def _end_shadow_step():
     """A rank that has no more samples (join) has done its part of the others' step. That was no update of its model, which
     is not shown; but its next one is the one that the others make then."""
@@ -308,7 +319,7 @@ def _end_shadow_step():
     _end_step()
 
 
-@library.guarded("steps are")
+@guarded("steps")
 def _end(optimizer, _args, _kwargs):
     if _is_made_up:
         return
@@ -328,11 +339,11 @@ def _end(optimizer, _args, _kwargs):
 
 def _on_wrap(_module):
     """Once a module is wrapped, all that watches this process has been loaded: the hook of here comes last."""
-    global _is_prepared
+    global _is_prepared, _steps, _first
     averaged.look()
-    if _steps == 0:
-        library.guest.step(_steps)
     if not _is_prepared:
+        _steps, _first = 0, None  # what a rank has trained before that is its own affair
+        library.guest.step(0)
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         _is_prepared = True

@@ -5,6 +5,7 @@ The environment says what is wanted: DDPROVE_PROVE, the run folder; DDPROVE_PROV
 last one says what was found, and `python -m ddprove_torch.proof DIR` prints it."""
 import multiprocessing.util
 import os
+import sys
 
 FOLDER, STEPS = "DDPROVE_PROVE", "DDPROVE_PROVE_STEPS"
 
@@ -19,6 +20,13 @@ def load():
     folder = os.environ.get(FOLDER)
     if not folder or "RANK" not in os.environ:
         return  # nobody asks, or this is the launcher
+    try:
+        _load(folder)
+    except Exception as error:  # pylint: disable=broad-except
+        print(f"ddprove: nothing is proved: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+def _load(folder):
     from . import compiled, keep, usage
     facts = usage.Usage(folder)
     keeper = keep.Keeper(folder, steps_of(os.environ.get(STEPS, "")), facts)

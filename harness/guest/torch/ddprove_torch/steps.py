@@ -270,7 +270,7 @@ class Step:
             self.clip_before(ranks, number)
             self.accumulate(ranks, grads, number)
             if self.backwards(ranks[0])[number]["sync"]:
-                checked = self.reduce(ranks, grads, number, scale_by)
+                checked |= self.reduce(ranks, grads, number, scale_by)
         for rank, grad in zip(ranks, grads, strict=True):
             self.compare_reduced(rank, grad, checked)
         self.report.count("reduction")
