@@ -294,6 +294,20 @@ static ddp_status take_diagnoses(const struct harness_trace *trace,
     return DDP_OK;
 }
 
+/* Connections are between processes, whatever their ranks are now. False: who is gone is seen to go
+ * by some only when they have the new group, which it is no member of. */
+static bool take_link(const struct harness_parting *parting, struct ddp_event_entry *entry)
+{
+    uint32_t peer;
+
+    if (entry->arg[0] >= parting->world_size) {
+        return true; /* whose it was is not known */
+    }
+    peer = harness_parting_member(parting, (uint32_t)entry->arg[0]);
+    entry->arg[0] = peer;
+    return peer != UINT32_MAX;
+}
+
 ddp_status harness_trace_after(const struct harness_trace *trace,
                                const struct harness_parting *parting, uint64_t program_hash,
                                struct harness_trace *out)
@@ -324,17 +338,9 @@ ddp_status harness_trace_after(const struct harness_trace *trace,
         if (entry.event == DDP_EVENT_RANK_END) {
             entry.arg[2] -= lost->entry.arg[3] <= entry.arg[2] ? lost->entry.arg[3] : 0;
         }
-        if (entry.event == DDP_EVENT_LINK_LOST && entry.arg[0] < parting->world_size) {
-            /* Connections are between processes, whatever their ranks are now. Who is gone is seen
-             * to go by some only when they have the new group. */
-            const uint32_t peer = harness_parting_member(parting, (uint32_t)entry.arg[0]);
-
-            if (peer == UINT32_MAX) {
-                continue;
-            }
-            entry.arg[0] = peer;
+        if (entry.event != DDP_EVENT_LINK_LOST || take_link(parting, &entry)) {
+            append(out, &entry, member);
         }
-        append(out, &entry, member);
     }
     return take_diagnoses(trace, parting, out);
 }

@@ -6,6 +6,8 @@
 #include "tests/ct.h"
 #include "tests/unit/watch/drawn_job.h"
 
+enum { MS = 1000000 };
+
 /* How many jobs were found to differ first, and who was named. */
 struct tally {
     uint64_t mismatches, alone, among, victims;
@@ -101,4 +103,31 @@ CT_TEST(camps, drawn_jobs)
     }
     CT_CHECK(mismatches >= 1000);
     CT_CHECK(victims * 200 <= mismatches);
+}
+
+/* A rank that has announced no step may take part in another one's steps: only calls of ranks that
+ * have are of a step. */
+CT_TEST(camps, ranks_without_steps)
+{
+    for (uint32_t is_late = 0; is_late < 2; is_late++) {
+        struct fake_job job;
+
+        fake_job_begin(&job, 3);
+        for (uint32_t step = 0; step < 6; step++) {
+            for (uint32_t r = 0; r < 3; r++) {
+                if (r > 0) { /* rank 0 is nobody's learner */
+                    fake_step(&job, r, step + (step == 5 && r == 2 ? is_late : 0));
+                }
+                fake_post(&job, r, 0, 10, 1);
+            }
+        }
+        fake_look(&job, MS);
+        fake_look(&job, 10 * MS);
+        if (is_late == 0) {
+            CT_CHECK_EQ_U64(job.findings.count, 0);
+        } else {
+            (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_MISSING, "2");
+        }
+        fake_job_close(&job);
+    }
 }

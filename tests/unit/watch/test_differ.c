@@ -386,33 +386,6 @@ CT_TEST(differ, the_same_call_a_step_later)
     }
 }
 
-/* A rank that has announced no step may take part in another one's steps: only calls of ranks that
- * have are of a step. */
-CT_TEST(differ, ranks_without_steps)
-{
-    for (uint32_t is_late = 0; is_late < 2; is_late++) {
-        struct fake_job job;
-
-        fake_job_begin(&job, 3);
-        for (uint32_t step = 0; step < 6; step++) {
-            for (uint32_t r = 0; r < 3; r++) {
-                if (r > 0) { /* rank 0 is nobody's learner */
-                    fake_step(&job, r, step + (step == 5 && r == 2 ? is_late : 0));
-                }
-                fake_post(&job, r, 0, 10, 1);
-            }
-        }
-        fake_look(&job, MS);
-        fake_look(&job, 10 * MS);
-        if (is_late == 0) {
-            CT_CHECK_EQ_U64(job.findings.count, 0);
-        } else {
-            (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_MISSING, "2");
-        }
-        fake_job_close(&job);
-    }
-}
-
 /* Each step sums, takes a maximum of as many elements, and has a third call. */
 enum what { SUM = 1, MAX = 2, THIRD = 4, THEN_SUM = 8, LARGE = 16 };
 static void sums_and_maxima(struct fake_job *job, uint32_t rank, uint32_t step, unsigned what)
