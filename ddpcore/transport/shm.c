@@ -1,12 +1,13 @@
 /* The shm transport's table. Small messages travel inside a slot; larger ones from the own heap are
- * lent where they lie; anything else is copied into the heap first. Construction is shm_attach.c.
- */
+ * lent where they lie; anything else is copied into the heap first, or into a file of its own where
+ * the heap has no room (shm_apart.c). Construction is shm_attach.c. */
 #include "ddpcore/transport/shm.h"
 
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "ddpcore/transport/shm_apart.h"
 #include "ddpcore/transport/shm_endpoint.h"
 
 #define LOOK_INTERVAL_NS DDP_NS_PER_MS
@@ -75,7 +76,16 @@ static ddp_status pending(struct ddp_shm_endpoint *endpoint)
     return DDP_PENDING;
 }
 
-/* Give back the staging of acknowledged messages. */
+static void drop_apart(struct ddp_shm_peer *peer, uint64_t index)
+{
+    if (peer->apart[index] >= 0) {
+        (void)close(peer->apart[index]);
+        peer->apart[index] = -1;
+        peer->apart_count--;
+    }
+}
+
+/* Give back the copies of acknowledged messages. */
 static void reclaim(struct ddp_shm_endpoint *endpoint, struct ddp_shm_peer *peer)
 {
     while (peer->reclaimed < peer->sender.sent &&
@@ -84,6 +94,7 @@ static void reclaim(struct ddp_shm_endpoint *endpoint, struct ddp_shm_peer *peer
 
         ddp_shm_heap_free(&endpoint->heap, *staging);
         *staging = NULL;
+        drop_apart(peer, peer->reclaimed & peer->sender.slot_mask);
         peer->reclaimed++;
     }
     DDP_ASSERT(peer->sender.sent - peer->reclaimed <= peer->sender.slot_mask + UINT64_C(1));
@@ -99,7 +110,18 @@ static void shm_free(struct ddp_transport *transport, void *data)
     ddp_shm_heap_free(&endpoint_of(transport)->heap, data);
 }
 
-/* Copy a message from foreign memory into the heap. PENDING while earlier copies fill it. */
+static bool has_staged(const struct ddp_shm_peer *peer)
+{
+    for (uint64_t ticket = peer->reclaimed; ticket < peer->sender.sent; ticket++) {
+        if (peer->staging[ticket & peer->sender.slot_mask] != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Copy a message from foreign memory into the heap. PENDING while earlier copies fill it; E_NOMEM:
+ * it will not have the room. */
 static ddp_status stage(struct ddp_shm_endpoint *endpoint, const struct ddp_message *message,
                         void **out)
 {
@@ -109,13 +131,40 @@ static ddp_status stage(struct ddp_shm_endpoint *endpoint, const struct ddp_mess
     *out = ddp_shm_heap_alloc(&endpoint->heap, message->size_bytes);
     for (uint32_t i = 0; i < endpoint->base.member_count && *out == NULL; i++) {
         reclaim(endpoint, &endpoint->peers[i]);
-        is_any_under_way |= endpoint->peers[i].reclaimed < endpoint->peers[i].sender.sent;
+        is_any_under_way |= has_staged(&endpoint->peers[i]);
         *out = ddp_shm_heap_alloc(&endpoint->heap, message->size_bytes);
     }
     if (*out == NULL) {
-        return is_any_under_way ? DDP_PENDING : DDP_E_NOMEM;
+        return is_any_under_way && message->size_bytes < endpoint->heap.size_bytes ? DDP_PENDING
+                                                                                   : DDP_E_NOMEM;
     }
     memcpy(*out, message->data, message->size_bytes);
+    return DDP_OK;
+}
+
+/* A message that does not lie in a slot: where it lies. */
+static ddp_status place_message(struct ddp_shm_endpoint *endpoint, struct ddp_shm_peer *peer,
+                                const struct ddp_message *message, struct ddp_shm_slot *slot)
+{
+    const uint32_t index = (uint32_t)(peer->sender.sent & peer->sender.slot_mask);
+    const void *place = message->data;
+    ddp_status status = DDP_OK;
+
+    peer->is_copied[index] = !ddp_shm_heap_owns(&endpoint->heap, place);
+    if (peer->is_copied[index]) {
+        status = stage(endpoint, message, &peer->staging[index]);
+        place = peer->staging[index];
+    }
+    if (status == DDP_E_NOMEM) {
+        /* Its file goes with this process, so it is done with only when it was acknowledged. */
+        DDP_TRY(ddp_shm_apart_put(message, slot, &peer->apart[index]));
+        peer->is_copied[index] = false;
+        peer->apart_count++;
+        return DDP_OK;
+    }
+    DDP_TRY(status);
+    slot->offset = (uint64_t)((const uint8_t *)place - endpoint->segment.base);
+    DDP_ASSERT(slot->offset < endpoint->segment.size_bytes);
     return DDP_OK;
 }
 
@@ -126,7 +175,6 @@ static ddp_status shm_send_post(struct ddp_transport *transport, uint32_t to,
     struct ddp_shm_peer *peer = &endpoint->peers[to];
     struct ddp_shm_slot *slot = ddp_shm_sender_slot(&peer->sender);
     uint32_t index = (uint32_t)(peer->sender.sent & peer->sender.slot_mask);
-    const void *place = message->data;
 
     DDP_ASSERT(to < transport->member_count && message->size_bytes > 0);
     if (__atomic_load_n(&endpoint->segment.header->revoked_count, __ATOMIC_ACQUIRE) != 0) {
@@ -136,18 +184,12 @@ static ddp_status shm_send_post(struct ddp_transport *transport, uint32_t to,
         return peer->is_dead || has_departed(endpoint, to) ? DDP_E_PEER_DIED : pending(endpoint);
     }
     reclaim(endpoint, peer);
-    DDP_ASSERT(peer->staging[index] == NULL);
-    peer->is_copied[index] = true;
+    DDP_ASSERT(peer->staging[index] == NULL && peer->apart[index] < 0);
     if (message->size_bytes <= DDP_SHM_INLINE_BYTES) {
+        peer->is_copied[index] = true;
         memcpy(slot->data, message->data, message->size_bytes);
     } else {
-        if (ddp_shm_heap_owns(&endpoint->heap, message->data)) {
-            peer->is_copied[index] = false;
-        } else {
-            DDP_TRY(stage(endpoint, message, &peer->staging[index]));
-            place = peer->staging[index];
-        }
-        slot->offset = (uint64_t)((const uint8_t *)place - endpoint->segment.base);
+        DDP_TRY(place_message(endpoint, peer, message, slot));
     }
     slot->size_bytes = message->size_bytes;
     slot->seq = message->seq;
@@ -167,6 +209,9 @@ static ddp_status shm_send_poll(struct ddp_transport *transport, uint32_t to, ui
     /* One that is older than the slots in use is taken, whatever a later message's slot says. */
     if (peer->is_copied[ticket & peer->sender.slot_mask] ||
         ddp_shm_sender_is_taken(&peer->sender, ticket)) {
+        if (peer->apart_count > 0) {
+            reclaim(endpoint, peer);
+        }
         return DDP_OK;
     }
     if (!peer->is_dead && !has_departed(endpoint, to)) {
@@ -198,7 +243,13 @@ static ddp_status shm_recv_peek(struct ddp_transport *transport, uint32_t from,
     out->signature = slot->signature;
     out->number = slot->number;
     out->data = slot->data;
-    if (slot->size_bytes > DDP_SHM_INLINE_BYTES) {
+    if (slot->size_bytes > DDP_SHM_INLINE_BYTES && slot->offset == DDP_SHM_APART) {
+        if (peer->mapped == NULL) {
+            DDP_TRY(ddp_shm_apart_map(slot, &peer->mapped));
+            peer->mapped_bytes = slot->size_bytes;
+        }
+        out->data = peer->mapped;
+    } else if (slot->size_bytes > DDP_SHM_INLINE_BYTES) {
         /* offset <= bytes - size, written so that neither side can overflow */
         if (slot->size_bytes > endpoint->segment.size_bytes ||
             slot->offset > endpoint->segment.size_bytes - slot->size_bytes) {
@@ -209,11 +260,20 @@ static ddp_status shm_recv_peek(struct ddp_transport *transport, uint32_t from,
     return DDP_OK;
 }
 
+static void unmap(struct ddp_shm_peer *peer)
+{
+    if (peer->mapped != NULL) {
+        (void)munmap(peer->mapped, peer->mapped_bytes);
+        peer->mapped = NULL;
+    }
+}
+
 static void shm_recv_ack(struct ddp_transport *transport, uint32_t from)
 {
     struct ddp_shm_endpoint *endpoint = endpoint_of(transport);
 
     DDP_ASSERT(ddp_shm_receiver_slot(&endpoint->peers[from].receiver) != NULL);
+    unmap(&endpoint->peers[from]);
     if (ddp_shm_receiver_take(&endpoint->peers[from].receiver)) {
         ring(endpoint, from);
     }
@@ -280,6 +340,19 @@ static void shm_hint(struct ddp_transport *transport, struct ddp_idle_hint *hint
     hint->doorbell_seen = __atomic_load_n(&endpoint->own->doorbell, __ATOMIC_ACQUIRE);
 }
 
+static void close_peer(struct ddp_shm_endpoint *endpoint, struct ddp_shm_peer *peer)
+{
+    struct ddp_mem *mem = endpoint->env->mem;
+
+    for (uint32_t i = 0; peer->apart != NULL && i < endpoint->segment.slot_count; i++) {
+        drop_apart(peer, i);
+    }
+    unmap(peer);
+    ddp_mem_free(mem, peer->staging);
+    ddp_mem_free(mem, peer->is_copied);
+    ddp_mem_free(mem, peer->apart);
+}
+
 void ddp_shm_endpoint_destroy(struct ddp_shm_endpoint *endpoint)
 {
     struct ddp_mem *mem = endpoint->env->mem;
@@ -294,8 +367,7 @@ void ddp_shm_endpoint_destroy(struct ddp_shm_endpoint *endpoint)
             (void)close(endpoint->pidfds[i].fd);
         }
         if (endpoint->peers != NULL) {
-            ddp_mem_free(mem, endpoint->peers[i].staging);
-            ddp_mem_free(mem, endpoint->peers[i].is_copied);
+            close_peer(endpoint, &endpoint->peers[i]);
         }
     }
     if (endpoint->segment.base != NULL) {

@@ -20,7 +20,8 @@ struct ddp_shm_config {
     const char *group_name; /* key prefix in the store; unique per group */
     uint32_t member, member_count;
     const uint32_t *member_rank; /* global rank of each member; NULL = identity */
-    size_t heap_bytes;           /* lendable memory per member; 0 = 64 MiB (committed on use) */
+    size_t heap_bytes;           /* lendable memory per member; 0 = 64 MiB (committed on use). What
+                                  * does not fit is sent all the same, slowly: it is copied twice */
     uint32_t slot_count;         /* messages in flight per ordered pair; 0 = 16 */
 };
 /* Collective over the members: returns on each once all have attached.

@@ -210,7 +210,11 @@ static ddp_status open_peers(struct attach *attach)
         ddp_shm_receiver_open(&peer->receiver, segment, i, own);
         peer->staging = ddp_mem_array(mem, segment->slot_count, sizeof(*peer->staging));
         peer->is_copied = ddp_mem_array(mem, segment->slot_count, sizeof(*peer->is_copied));
-        if (peer->staging == NULL || peer->is_copied == NULL) {
+        peer->apart = ddp_mem_array(mem, segment->slot_count, sizeof(*peer->apart));
+        for (uint32_t k = 0; peer->apart != NULL && k < segment->slot_count; k++) {
+            peer->apart[k] = -1;
+        }
+        if (peer->staging == NULL || peer->is_copied == NULL || peer->apart == NULL) {
             return ddp_err_set(attach->err, DDP_E_NOMEM, "no memory for a shared segment");
         }
     }

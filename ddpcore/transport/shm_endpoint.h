@@ -14,7 +14,11 @@ struct ddp_shm_peer {
     struct ddp_shm_receiver receiver;
     void **staging;     /* void *[slot_count]: copy that a slot's message lies in, or NULL */
     bool *is_copied;    /* bool[slot_count]: the sender's range was free at once */
-    uint64_t reclaimed; /* messages whose staging was given back */
+    int *apart;         /* int[slot_count]: the file that a slot's message lies in, or -1 */
+    uint32_t apart_count;
+    uint64_t reclaimed; /* messages whose copies were given back */
+    void *mapped;       /* the oldest message from there, if it lies in a file; else NULL */
+    size_t mapped_bytes;
     bool is_dead;
 };
 

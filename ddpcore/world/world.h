@@ -48,7 +48,8 @@ struct ddp_world_config {
         *device;           /* borrowed, current in this thread; NULL: a CPU of the world's own */
     const char *nccl_path; /* library to load; NULL: libnccl.so.2 by name */
     const char *mpi_path;  /* of libddp_mpi.so; needed by the engine MPI */
-    size_t heap_bytes;     /* shared memory of a rank, for buckets; 0 = 64 MiB, used on demand */
+    size_t heap_bytes;     /* shared memory of a rank, for buckets; 0 = 64 MiB, used on demand. With
+                            * less than the gradients need, messages are copied: slower */
     /* Puts a decorator around the collectives, before anything is posted: takes over inner on OK.
      * NULL: none. */
     ddp_status (*decorate)(void *context, struct ddp_coll *inner, struct ddp_coll **out);

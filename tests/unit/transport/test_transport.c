@@ -1,6 +1,7 @@
 /* What every transport must do, run on each. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/ct.h"
 #include "tests/unit/transport/transport_ranks.h"
@@ -349,4 +350,47 @@ static void exhaustion(struct rank_context *context)
 CT_TEST(transport_shm, exhaustion)
 {
     ranks_run_shm(2, exhaustion);
+}
+
+/* A message that the shared heap cannot hold, and one for which others have left it no room, are
+ * sent all the same, one after the other; no descriptor is left. */
+static void heap_too_small(struct rank_context *context)
+{
+    const struct ddp_transport_ops *ops = context->transport->ops;
+    static uint8_t foreign[6 << 20];
+    void *full = ops->alloc(context->transport, (4 << 20) - 4096);
+    struct ddp_message message;
+    const int before = dup(0);
+    uint64_t ticket;
+    ddp_status status;
+    int behind;
+
+    RANK_CHECK(context, full != NULL && close(before) == 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        const size_t size_bytes = i % 2 == 0 ? sizeof(foreign) : 1 << 20;
+
+        if (context->rank == 0) {
+            fill(foreign, size_bytes, i);
+            status = rank_send(context, 1, foreign, size_bytes, &ticket);
+            RANK_CHECK(context, status == DDP_OK);
+            if (status != DDP_OK) {
+                return;
+            }
+            RANK_CHECK(context, rank_sent(context, 1, ticket) == DDP_OK);
+        } else {
+            if (rank_recv(context, 0, &message) != DDP_OK) {
+                return;
+            }
+            RANK_CHECK(context, message.size_bytes == size_bytes);
+            RANK_CHECK(context, is_filled(message.data, size_bytes, i));
+            ops->recv_ack(context->transport, 0);
+        }
+    }
+    behind = dup(0);
+    RANK_CHECK(context, behind == before && close(behind) == 0);
+    ops->free(context->transport, full);
+}
+CT_TEST(transport_shm, heap_too_small)
+{
+    ranks_run_shm(2, heap_too_small);
 }
