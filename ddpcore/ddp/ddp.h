@@ -65,7 +65,8 @@ struct ddp_config {
     /* Every synchronised pass gives the same parameters gradients, each as often ready as in the
      * first one, which notes it: nothing is reduced before its end, then the used map, then the
      * buckets. Later passes need no map, and is_used of ddp_backward_begin is never read; a
-     * parameter may be reported ready as often as it was noted, and counts from the last time on.
+     * parameter may be reported ready as often as it was noted, and counts from the last time on;
+     * in passes that are not synchronised, as often as its layers are used.
      * Another graph: E_READY_TWICE (used more often, or newly), E_UNUSED_PARAMETER (less often, or
      * no more). find_unused_parameters is ignored then. Not with join: E_UNSUPPORTED. */
     bool is_static_graph;

@@ -302,8 +302,10 @@ static ddp_status refuse_ready(struct ddp *ddp, size_t param)
         return ddp_core_fail_state(ddp);
     }
     if (ddp->is_ready[param]) {
-        /* PyTorch checks this only in passes that are synchronised. */
-        if (ddp->is_sync_pass || ddp->group->semantics == DDP_SEMANTICS_STRICT) {
+        /* PyTorch checks this only in passes that are synchronised; a static graph counts how often
+         * only in those. */
+        if (ddp->is_sync_pass || (ddp->group->semantics == DDP_SEMANTICS_STRICT &&
+                                  !ddp->config.is_static_graph)) {
             return ddp_core_fail_param(ddp, DDP_E_READY_TWICE, param);
         }
     }
@@ -365,7 +367,7 @@ ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index)
  * all before. */
 static ddp_status reduce_noted(struct ddp *ddp)
 {
-    if (!ddp_graph_is_noting(ddp)) {
+    if (!ddp_graph_is_noting(ddp) || ddp->param_count == 0) {
         return DDP_OK;
     }
     DDP_TRY(launch_used_map(ddp));

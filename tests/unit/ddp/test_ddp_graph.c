@@ -199,3 +199,52 @@ CT_TEST(ddp_graph, has_no_join)
 {
     run(refuses_join, DDP_SEMANTICS_PYTORCH, NULL);
 }
+
+static void uses_twice(struct world_rank *rank)
+{
+    const unsigned times[JOB_PARAM_COUNT] = {1, 1, 3, 1, 1};
+    struct job job;
+
+    CT_REQUIRE_OK(create(rank, &job, false));
+    for (uint32_t number = 0; number < 6; number += 2) {
+        job_zero_grad(&job);
+        ddp_set_sync(job.ddp, false);
+        CT_REQUIRE_OK(ddp_forward_begin(job.ddp));
+        CT_REQUIRE_OK(run_pass(&job, rank->rank, number, times));
+        ddp_set_sync(job.ddp, true);
+        CT_REQUIRE_OK(ddp_forward_begin(job.ddp));
+        CT_REQUIRE_OK(run_pass(&job, rank->rank, number + 3, times));
+        CT_CHECK(job.grad[2][1] == mean_of(rank, number, 2, 1, 6, UINT32_MAX));
+    }
+    ddp_destroy(job.ddp);
+}
+
+/* Layers that share a parameter are what a static graph is for, with micro-batches too. */
+CT_TEST(ddp_graph, shared_parameters_accumulate_without_sync)
+{
+    run(uses_twice, DDP_SEMANTICS_STRICT, NULL);
+    run(uses_twice, DDP_SEMANTICS_PYTORCH, NULL);
+}
+
+static void has_nothing(struct world_rank *rank)
+{
+    const struct ddp_config config = {.is_static_graph = true};
+    const struct ddp_model model = {.param_count = 0};
+    struct ddp_err err = {""};
+    struct ddp *ddp;
+
+    CT_REQUIRE_OK(ddp_create(&rank->group, rank->device, &model, &config, &ddp, &err));
+    for (int step = 0; step < 2; step++) {
+        CT_CHECK_OK(ddp_forward_begin(ddp));
+        CT_CHECK_OK(ddp_backward_begin(ddp, NULL));
+        CT_CHECK_OK(ddp_backward_end(ddp));
+    }
+    ddp_destroy(ddp);
+    CT_CHECK_OK(ddp_group_barrier(&rank->group));
+}
+
+/* A model without parameters leaves nothing under way that its end would have to revoke. */
+CT_TEST(ddp_graph, of_no_parameters)
+{
+    run(has_nothing, DDP_SEMANTICS_STRICT, NULL);
+}
