@@ -19,7 +19,7 @@ struct ddp_param {
     const char *name; /* borrowed as long as anything uses the table */
     enum ddp_dtype dtype;
     void *data; /* elem_count elements on the device */
-    void *grad; /* the same number, of the same type */
+    void *grad; /* the same number, of the same type; NULL: see gradient_as_bucket_view of ddp.h */
     size_t elem_count;
     uint32_t ndim;
     size_t shape[DDP_NDIM_MAX];

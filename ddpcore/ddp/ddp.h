@@ -72,8 +72,9 @@ struct ddp_config {
     bool is_static_graph;
     bool broadcast_buffers; /* from rank 0 at the start of every forward pass */
     /* Gradients lie in the buckets: param->grad of every parameter points there until ddp_destroy,
-     * also behind a backward pass for which the caller had pointed it elsewhere. After an error the
-     * gradients hold neither local values nor averages, and are undefined behind ddp_destroy. */
+     * also behind a backward pass for which the caller had pointed it elsewhere. It may be NULL at
+     * first, which saves the memory: then, and after an error, which leaves neither local values
+     * nor averages, the gradient is undefined behind ddp_destroy. */
     bool gradient_as_bucket_view;
     /* bool[param_count], or NULL: parameters whose gradients travel behind all others, one bucket a
      * type whatever its size, in the order of the model's table (PyTorch's

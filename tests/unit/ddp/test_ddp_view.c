@@ -40,6 +40,31 @@ static ddp_status pass(struct job *job, uint32_t rank, uint32_t step, const bool
     return ddp_backward_end(job->ddp);
 }
 
+static void takes_no_memory(struct world_rank *rank)
+{
+    struct job job;
+
+    job_init(&job, rank->rank);
+    for (size_t i = 0; i < JOB_PARAM_COUNT; i++) {
+        job.params[i].grad = NULL;
+    }
+    CT_REQUIRE_OK(create(rank, &job, job_config()));
+    for (uint32_t step = 0; step < 2; step++) {
+        job_zero_grad(&job);
+        CT_CHECK_OK(pass(&job, rank->rank, step, NULL));
+        CT_CHECK(((float *)job.params[0].grad)[2] ==
+                 (job_gradient(0, step, 0, 2) + job_gradient(1, step, 0, 2)) / 2);
+    }
+    ddp_destroy(job.ddp);
+    CT_CHECK(job.params[0].grad == NULL && !job.params[0].is_grad_defined);
+}
+
+/* Nothing but the buckets holds the gradients, and they go with them. */
+CT_TEST(ddp_view, callers_need_no_memory)
+{
+    world_run(&(struct world_config){.world_size = 2, .program = takes_no_memory});
+}
+
 static float grad_of(const struct job *job, size_t param, size_t elem)
 {
     return ((const float *)job->params[param].grad)[elem];
