@@ -131,7 +131,8 @@ void ddp_destroy(struct ddp *ddp);
  * E_MODEL (strict): a rank got another order than the others.
  * pytorch semantics: E_UNUSED_PARAMETER if the previous backward pass left parameters unreduced.
  * Inside join, if throw_on_early_termination: E_EARLY_TERMINATION on every rank once one has no
- * inputs left. */
+ * inputs left. Join is over then, as after ddp_join_end, which only that one calls; models are what
+ * they are, and the next epoch may begin. */
 DDP_MUST_USE ddp_status ddp_forward_begin(struct ddp *ddp);
 
 /* With mixed precision: round the model's parameters for a forward pass that is not DDP's, such as

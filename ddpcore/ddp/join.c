@@ -84,6 +84,8 @@ static ddp_status exchange_presence(struct ddp *ddp, bool is_active, uint32_t *o
         DDP_TRY(reduce_flag(ddp, DDP_ROLE_JOIN_PRESENT, 1, !is_active, &ended));
         if (ended > 0) {
             record(ddp, DDP_JOIN_EVENT_TERMINATED, *out_active);
+            ddp->is_joining = false; /* on all of them: nobody mirrors any more */
+            ddp->divisor = ddp->group->coll->member_count;
             return DDP_E_EARLY_TERMINATION;
         }
     }
