@@ -133,14 +133,21 @@ ddp_status ddp_scaler_unscale(struct ddp_scaler *scaler, struct ddp *ddp)
     return DDP_OK;
 }
 
+/* Neither 0 nor so small that what is divided by it is infinite. */
+static bool is_divisor(float scale)
+{
+    return scale > 0.0F && isfinite((float)(1.0 / (double)scale));
+}
+
 void ddp_scaler_update(struct ddp_scaler *scaler)
 {
+    const float shrunk = (float)((double)scaler->scale * scaler->backoff_factor);
     const float grown = (float)((double)scaler->scale * scaler->growth_factor);
 
     DDP_ASSERT(scaler->growth_interval > 0);
     scaler->is_unscaled = false;
     if (scaler->is_found) {
-        scaler->scale = (float)((double)scaler->scale * scaler->backoff_factor);
+        scaler->scale = is_divisor(shrunk) ? shrunk : scaler->scale;
         scaler->growth_tracker = 0;
     } else if (++scaler->growth_tracker == scaler->growth_interval) {
         scaler->scale = isfinite(grown) ? grown : scaler->scale;

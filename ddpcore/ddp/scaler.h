@@ -33,8 +33,9 @@ void ddp_scaler_init(struct ddp_scaler *scaler);
  * Gradients of f32, bf16 and f64. Errors: E_STATE (in a pass, or the second time in a step),
  * E_UNSUPPORTED (f16, which PyTorch refuses, too), and the group's and device's. */
 DDP_MUST_USE ddp_status ddp_scaler_unscale(struct ddp_scaler *scaler, struct ddp *ddp);
-/* At the end of a step. is_found: scale * backoff_factor. Else, after growth_interval steps in a
- * row, scale * growth_factor, unless that is infinite. */
+/* At the end of a step. is_found: scale * backoff_factor, unless that has no finite inverse (with
+ * gradients that are never finite PyTorch's scale ends at 0, and makes all others NaN). Else, after
+ * growth_interval steps in a row, scale * growth_factor, unless that is infinite. */
 void ddp_scaler_update(struct ddp_scaler *scaler);
 
 #ifdef __cplusplus

@@ -166,14 +166,18 @@ static ddp_status part_by_flags(struct harness_emulation *e)
     return DDP_OK;
 }
 
-/* torch.amp's _amp_update_scale_. */
+/* torch.amp's _amp_update_scale_; but what has no finite inverse is no scale. */
 static void update_scale(struct harness_emulation *e, uint32_t rank)
 {
     const struct harness_optimizer *config = &e->input->plan->job.optimizer;
     const double scale = (double)e->scale[rank];
 
     if (e->is_found[rank]) {
-        e->scale[rank] = (float)(scale * config->scale_backoff);
+        const float shrunk = (float)(scale * config->scale_backoff);
+
+        if (shrunk > 0.0f && isfinite((float)(1.0 / (double)shrunk))) {
+            e->scale[rank] = shrunk;
+        }
         e->scale_steps[rank] = 0;
         return;
     }

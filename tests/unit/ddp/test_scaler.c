@@ -47,6 +47,20 @@ CT_TEST(scaler, never_grows_to_infinity)
     CT_CHECK(scaler.scale == 0x1p127f);
 }
 
+/* Of gradients that are never finite: PyTorch's becomes 0, by which nothing can be divided. */
+CT_TEST(scaler, never_shrinks_to_nothing)
+{
+    struct ddp_scaler scaler;
+
+    ddp_scaler_init(&scaler);
+    for (int i = 0; i < 300; i++) {
+        scaler.is_found = true;
+        ddp_scaler_update(&scaler);
+    }
+    CT_CHECK(scaler.scale == 0x1p-127f);
+    CT_CHECK(isfinite(1.0f / scaler.scale));
+}
+
 static ddp_status create(struct world_rank *rank, struct job *job)
 {
     struct ddp_config config = job_config();
