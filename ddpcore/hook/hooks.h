@@ -45,10 +45,11 @@ struct ddp_powersgd_config {
 void ddp_powersgd_defaults(struct ddp_powersgd_config *config);
 /* PowerSGD (powersgd.c). A parameter of shape [n, ...] is a matrix of n rows. Its state: iteration,
  * and of each parameter, by its name, the error and Q: whatever buckets the parameters are in, then
- * or now, a run goes on from it. Models that the hook serves one after the other share it, if
- * their parameters are of the same shapes. Restrictions as of quantize. Errors: E_INVALID (rank 0;
- * start_iteration < 2 with an error kept or a warm start, which PyTorch refuses, too, since there
- * buckets are rebuilt after the first pass). */
+ * or now, a run goes on from it. Of a pass whose gradients were not finite none of them is kept:
+ * its averages are not finite either, later ones are. Models that the hook serves one after the
+ * other share it, if their parameters are of the same shapes. Restrictions as of quantize. Errors:
+ * E_INVALID (rank 0; start_iteration < 2 with an error kept or a warm start, which PyTorch refuses,
+ * too, since there buckets are rebuilt after the first pass). */
 DDP_MUST_USE ddp_status ddp_hook_powersgd_create(struct ddp_mem *mem,
                                                  const struct ddp_powersgd_config *config,
                                                  struct ddp_hook **out);

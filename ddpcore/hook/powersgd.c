@@ -242,14 +242,15 @@ static float draw(const struct powersgd_hook *self, size_t param, size_t elem)
 /* --- rounds ----------------------------------------------------------------------------------- */
 
 /* Columns of Q that are to be drawn: all of them, or those that are zero, at the start and where a
- * gradient had a lower rank. */
+ * gradient had a lower rank, or not finite, behind a gradient that was not. */
 static void draw_columns(const struct powersgd_hook *self, const struct matrix *matrix)
 {
     const struct ddp_powersgd_part *part = matrix->part;
 
     for (size_t c = 0; c < part->rank; c++) {
         const float square = dot(part->q, part->m, part->rank, c, c);
-        const bool is_drawn = !self->config.is_warm_start || (square >= 0.0F && square <= 0.0F);
+        const bool is_kept = square > 0.0F && isfinite(square);
+        const bool is_drawn = !self->config.is_warm_start || !is_kept;
 
         for (size_t j = 0; is_drawn && j < part->m; j++) {
             part->q[j * part->rank + c] = draw(self, matrix->param, j * part->rank + c);
@@ -310,7 +311,9 @@ static void end_matrix(const struct powersgd_hook *self, const struct compressed
         expand(part, p_of(bucket) + matrix->at_p, part->q, gradient);
     }
     for (size_t i = 0; self->config.is_error_kept && i < part->elem_count; i++) {
-        part->error[i] -= gradient[i];
+        const float left = part->error[i] - gradient[i];
+
+        part->error[i] = isfinite(left) ? left : 0.0F; /* else no later pass would be finite */
     }
 }
 

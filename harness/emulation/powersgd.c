@@ -7,7 +7,8 @@
  * addend on.
  *
  * Gram-Schmidt clears a column of those before it twice, and makes it zero if less than 1e-4 of it
- * is left. A column of Q that is zero is drawn anew. */
+ * is left. A column of Q that is zero, or not finite, is drawn anew, and what is left out is kept
+ * only where it is finite: a gradient that overflows spoils one pass, not all that follow. */
 #include <math.h>
 #include <string.h>
 
@@ -112,9 +113,10 @@ static void draw_columns(const struct squeezed *s, const struct thin *thin, floa
     const uint64_t pass = ddp_hash_combine(job->seed, s->step);
 
     for (size_t c = 0; c < thin->rank; c++) {
-        const bool is_zero = fpclassify(inner(q + c, q + c, thin->columns, thin->rank)) == FP_ZERO;
+        const int kind = fpclassify(inner(q + c, q + c, thin->columns, thin->rank));
+        const bool is_of_use = kind == FP_NORMAL || kind == FP_SUBNORMAL;
 
-        for (size_t i = 0; (is_zero || !job->powersgd_warm_start) && i < thin->columns; i++) {
+        for (size_t i = 0; !(is_of_use && job->powersgd_warm_start) && i < thin->columns; i++) {
             const size_t place = i * thin->rank + c;
             const uint64_t drawn = ddp_hash_combine(ddp_hash_combine(pass, thin->param), place);
 
@@ -179,7 +181,7 @@ static void keep(const struct squeezed *s, const struct thin *thin, uint32_t ran
     memcpy(harness_powersgd_q(s->e, rank, thin->param), q + thin->in_q,
            thin->columns * thin->rank * sizeof(*q));
     for (size_t i = 0; s->is_error_kept && i < thin->rows * thin->columns; i++) {
-        left[i] = left[i] - average[i];
+        left[i] = isfinite(left[i] - average[i]) ? left[i] - average[i] : 0.0f;
     }
 }
 

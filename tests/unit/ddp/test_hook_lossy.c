@@ -52,16 +52,21 @@ static void open_model(struct model *model, struct world_rank *rank, struct ddp_
                            &model->ddp, &err));
 }
 
-static void step_model(struct model *model, uint32_t rank, uint32_t step, int terms)
+static void reduce_model(struct model *model)
 {
-    for (size_t i = 0; i < WEIGHT + BIAS; i++) {
-        model->grad[i] = gradient(rank, step, i, terms);
-    }
     CT_CHECK_OK(ddp_forward_begin(model->ddp));
     CT_CHECK_OK(ddp_backward_begin(model->ddp, NULL));
     CT_CHECK_OK(ddp_grad_ready(model->ddp, 1));
     CT_CHECK_OK(ddp_grad_ready(model->ddp, 0));
     CT_CHECK_OK(ddp_backward_end(model->ddp));
+}
+
+static void step_model(struct model *model, uint32_t rank, uint32_t step, int terms)
+{
+    for (size_t i = 0; i < WEIGHT + BIAS; i++) {
+        model->grad[i] = gradient(rank, step, i, terms);
+    }
+    reduce_model(model);
 }
 
 static double mean_of(uint32_t step, size_t at, int terms)
@@ -374,4 +379,42 @@ CT_TEST(hook_lossy, averages_as_often_as_pytorch)
     for (uint64_t step = 0; step < 10; step++) {
         CT_CHECK(ddp_average_due(step, 2, 3) == (step == 2 || step == 5 || step == 8));
     }
+}
+
+static void run_overflow(struct world_rank *rank)
+{
+    struct ddp_powersgd_config config;
+    struct ddp_hook *hook = NULL;
+    struct model model;
+
+    ddp_powersgd_defaults(&config);
+    config.start_iteration = 2;
+    config.rank = 2;
+    CT_CHECK_OK(ddp_hook_powersgd_create(rank->env.mem, &config, &hook));
+    open_model(&model, rank, hook);
+    for (uint32_t step = 0; step < 12; step++) {
+        const bool is_spoilt = step == 4 && rank->rank == 1;
+        bool is_finite = true;
+
+        for (size_t i = 0; i < WEIGHT + BIAS; i++) {
+            model.grad[i] = is_spoilt && i == M + 2 ? INFINITY : gradient(rank->rank, step, i, 1);
+        }
+        reduce_model(&model);
+        for (size_t i = 0; i < WEIGHT + BIAS; i++) {
+            is_finite = is_finite && isfinite(model.grad[i]);
+        }
+        CT_CHECK(is_finite == (step != 4));
+        for (size_t i = 0; step > 8 && i < WEIGHT; i++) {
+            CT_CHECK(fabs((double)model.grad[i] - mean_of(step, i, 1)) < 1.0);
+        }
+    }
+    ddp_destroy(model.ddp);
+    ddp_hook_destroy(hook);
+}
+
+/* One gradient that overflowed, as a scaler leaves out its step: what is kept must not be spoilt by
+ * it for ever. */
+CT_TEST(hook_lossy, powersgd_forgets_what_is_not_finite)
+{
+    world_run(&(struct world_config){.world_size = WORLD, .program = run_overflow});
 }
