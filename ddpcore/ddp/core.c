@@ -102,6 +102,16 @@ ddp_status ddp_core_hash(struct ddp *ddp, const char *name, const void *data, si
     return DDP_OK;
 }
 
+uint32_t ddp_member(const struct ddp *ddp)
+{
+    return ddp->group->coll->member;
+}
+
+uint32_t ddp_member_count(const struct ddp *ddp)
+{
+    return ddp->group->coll->member_count;
+}
+
 size_t ddp_bucket_count(const struct ddp *ddp)
 {
     return ddp->layout.bucket_count;

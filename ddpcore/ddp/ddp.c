@@ -137,8 +137,10 @@ static ddp_status prepare(struct ddp *ddp, struct ddp_err *err)
     }
     return status == DDP_OK
                ? DDP_OK
-               : ddp_err_set(err, status, "no memory for the buckets of %zu parameters",
-                             ddp->param_count);
+               : ddp_err_set(err, status, "the buckets of %zu parameters%s%s: %s",
+                             ddp->param_count, ddp->config.hook != NULL ? " for the hook " : "",
+                             ddp->config.hook != NULL ? ddp->config.hook->ops->name : "",
+                             ddp_status_text(status));
 }
 
 /* All ranks have rank 0's parameters and buffers afterwards. */

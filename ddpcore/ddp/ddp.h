@@ -167,6 +167,9 @@ struct ddp_join_config {
 DDP_MUST_USE ddp_status ddp_join_begin(struct ddp *ddp, const struct ddp_join_config *config);
 DDP_MUST_USE ddp_status ddp_join_end(struct ddp *ddp);
 
+/* This rank's place in the group, and how many are in it. */
+uint32_t ddp_member(const struct ddp *ddp);
+uint32_t ddp_member_count(const struct ddp *ddp);
 /* Layout in force: bucket of each parameter and its element offset there. */
 size_t ddp_bucket_count(const struct ddp *ddp);
 enum ddp_dtype ddp_bucket_dtype(const struct ddp *ddp, size_t bucket);

@@ -57,24 +57,33 @@ static ddp_status fill(struct ddp_transfer *transfer, const struct ddp_world_sta
     return DDP_OK;
 }
 
+/* The first member of the model's group, as rank 0 may not be in it. */
+static bool is_writer(const struct ddp_world *world, const struct ddp_world_state *state)
+{
+    return (state->ddp != NULL ? ddp_member(state->ddp) : world->where.rank) == 0;
+}
+
 ddp_status ddp_world_save(struct ddp_world *world, const char *path,
                           const struct ddp_world_state *state, struct ddp_err *err)
 {
     struct ddp_mem *mem = world->env.mem;
     struct ddp_state_dict dict;
     const size_t size_bytes = bytes_of(state);
-    const size_t hook_bytes = ddp_world_hook_bytes(world, state->ddp);
+    const size_t hook_bytes = ddp_world_hook_bytes(state->ddp);
     char *block = NULL;
     ddp_status status;
 
-    if (world->where.rank != 0) {
+    if (!is_writer(world, state)) {
         return ddp_world_hook_fill(world, state->ddp, NULL, NULL);
     }
     ddp_state_dict_init(&dict, mem);
     block = ddp_mem_array(mem, size_bytes + hook_bytes, 1);
     if (block == NULL) {
-        status = ddp_err_set(err, DDP_E_NOMEM, "%s: no memory for %zu bytes", path,
-                             size_bytes + hook_bytes);
+        /* The others wait for what is gathered. */
+        status = ddp_world_hook_fill(world, state->ddp, NULL, NULL);
+        status = status != DDP_OK ? status : DDP_E_NOMEM;
+        (void)ddp_err_set(err, status, "%s: no memory for %zu bytes", path,
+                          size_bytes + hook_bytes);
         goto out;
     }
     status = ddp_world_hook_fill(world, state->ddp, block + size_bytes, &dict);
@@ -200,7 +209,7 @@ ddp_status ddp_world_load(struct ddp_world *world, const char *path, struct ddp_
         status = check_entries(&dict, state, mem, err);
     }
     if (status == DDP_OK) {
-        status = ddp_world_hook_check(world, state->ddp, &dict, err);
+        status = ddp_world_hook_check(state->ddp, &dict, err);
     }
     if (status == DDP_OK) {
         status = read_numbers(&dict, &numbers, err);

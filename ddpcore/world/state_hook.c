@@ -14,9 +14,10 @@ static const struct ddp_param *tensor_of(struct ddp *ddp, size_t index)
     return &tensors[index];
 }
 
-static uint32_t rows_of(const struct ddp_world *world, struct ddp *ddp, size_t index)
+/* Of the members of the model's group, which need not be all ranks. */
+static uint32_t rows_of(struct ddp *ddp, size_t index)
 {
-    return ddp_hook_state_is_own(ddp, index) ? world->where.world_size : 1;
+    return ddp_hook_state_is_own(ddp, index) ? ddp_member_count(ddp) : 1;
 }
 
 size_t ddp_world_hook_count(struct ddp *ddp)
@@ -27,13 +28,13 @@ size_t ddp_world_hook_count(struct ddp *ddp)
     return count;
 }
 
-size_t ddp_world_hook_bytes(const struct ddp_world *world, struct ddp *ddp)
+size_t ddp_world_hook_bytes(struct ddp *ddp)
 {
     const size_t count = ddp_world_hook_count(ddp);
     size_t size_bytes = 0;
 
     for (size_t i = 0; i < count; i++) {
-        size_bytes += rows_of(world, ddp, i) * ddp_param_size_bytes(tensor_of(ddp, i));
+        size_bytes += rows_of(ddp, i) * ddp_param_size_bytes(tensor_of(ddp, i));
     }
     return size_bytes;
 }
@@ -51,7 +52,7 @@ static ddp_status gather(struct ddp_world *world, struct ddp *ddp, size_t index,
 {
     struct ddp_device *device = world->device;
     const size_t size_bytes = ddp_param_size_bytes(tensor_of(ddp, index));
-    const size_t rows = world->where.world_size;
+    const size_t rows = ddp_member_count(ddp);
     void *all = NULL;
     ddp_status status;
 
@@ -86,22 +87,23 @@ ddp_status ddp_world_hook_fill(struct ddp_world *world, struct ddp *ddp, char *b
                                struct ddp_state_dict *dict)
 {
     const size_t count = ddp_world_hook_count(ddp);
+    ddp_status status = DDP_OK;
 
     for (size_t i = 0; i < count; i++) {
         const struct ddp_param *tensor = tensor_of(ddp, i);
 
         if (ddp_hook_state_is_own(ddp, i)) {
             DDP_TRY(gather(world, ddp, i, block));
-        } else if (block != NULL) {
-            DDP_TRY(ddp_transfer_to_host(&world->transfer, block, tensor->data,
-                                         ddp_param_size_bytes(tensor)));
+        } else if (block != NULL && status == DDP_OK) {
+            status = ddp_transfer_to_host(&world->transfer, block, tensor->data,
+                                          ddp_param_size_bytes(tensor));
         }
-        if (block != NULL) {
-            DDP_TRY(add(ddp, i, rows_of(world, ddp, i), block, dict));
-            block += rows_of(world, ddp, i) * ddp_param_size_bytes(tensor);
+        if (block != NULL && status == DDP_OK) {
+            status = add(ddp, i, rows_of(ddp, i), block, dict);
+            block += rows_of(ddp, i) * ddp_param_size_bytes(tensor);
         }
     }
-    return DDP_OK;
+    return status;
 }
 
 static ddp_status find(struct ddp *ddp, size_t index, const struct ddp_state_dict *dict,
@@ -115,15 +117,15 @@ static ddp_status find(struct ddp *ddp, size_t index, const struct ddp_state_dic
     return status;
 }
 
-ddp_status ddp_world_hook_check(const struct ddp_world *world, struct ddp *ddp,
-                                const struct ddp_state_dict *dict, struct ddp_err *err)
+ddp_status ddp_world_hook_check(struct ddp *ddp, const struct ddp_state_dict *dict,
+                                struct ddp_err *err)
 {
     const size_t count = ddp_world_hook_count(ddp);
 
     for (size_t i = 0; i < count; i++) {
         const struct ddp_param *tensor = tensor_of(ddp, i);
         const bool is_own = ddp_hook_state_is_own(ddp, i);
-        const uint64_t shape[2] = {world->where.world_size, tensor->elem_count};
+        const uint64_t shape[2] = {rows_of(ddp, i), tensor->elem_count};
         const struct ddp_tensor_entry *entry;
 
         DDP_TRY(find(ddp, i, dict, &entry));
@@ -148,7 +150,7 @@ ddp_status ddp_world_hook_take(struct ddp_world *world, struct ddp *ddp,
     for (size_t i = 0; i < count; i++) {
         const struct ddp_param *tensor = tensor_of(ddp, i);
         const size_t size_bytes = ddp_param_size_bytes(tensor);
-        const size_t row = ddp_hook_state_is_own(ddp, i) ? world->where.rank : 0;
+        const size_t row = ddp_hook_state_is_own(ddp, i) ? ddp_member(ddp) : 0;
         const struct ddp_tensor_entry *entry;
 
         DDP_TRY(find(ddp, i, dict, &entry));

@@ -1,8 +1,11 @@
 /* Groups of some ranks beside the world's: collectives of their own, and models of their own. */
 #include <string.h>
+#include <unistd.h>
 
 #include "ddpcore/ddp/ddp.h"
 #include "ddpcore/ddp/drift.h"
+#include "ddpcore/hook/hooks.h"
+#include "ddpcore/world/state.h"
 #include "ddpcore/world/subgroup.h"
 #include "tests/ct.h"
 #include "tests/unit/world/world_ranks.h"
@@ -70,6 +73,7 @@ struct side {
     struct ddp_world *world;
     const uint32_t *ranks; /* [SIDE_RANKS] */
     struct ddp_group group;
+    struct ddp_hook *hook; /* or NULL */
     struct ddp *ddp;
     struct ddp_param params[PARAM_COUNT];
     float data[PARAM_COUNT][ELEMS], grad[PARAM_COUNT][ELEMS];
@@ -99,8 +103,10 @@ static bool open_side(struct side *side, struct ddp_world *world, const char *na
 
 static ddp_status wrap_side(struct side *side, enum ddp_bucket_order order, struct ddp_err *err)
 {
-    const struct ddp_config config = {
-        .bucket_cap_bytes = 16, .first_bucket_cap_bytes = 16, .bucket_order = order};
+    const struct ddp_config config = {.bucket_cap_bytes = 16,
+                                      .first_bucket_cap_bytes = 16,
+                                      .bucket_order = order,
+                                      .hook = side->hook};
     const struct ddp_model model = {.params = side->params, .param_count = PARAM_COUNT};
 
     return ddp_create(&side->group, side->world->device, &model, &config, &side->ddp, err);
@@ -207,4 +213,56 @@ static int name_global_ranks(struct ddp_world *world, const struct plan *plan)
 CT_TEST(subgroup, differences_are_those_of_global_ranks)
 {
     run_plan(&(struct plan){6, 0, AFTER_BACKWARD, name_global_ranks});
+}
+
+/* What the hook has left out so far of a parameter, on this rank. */
+static float *errors_of(const struct side *side, size_t param)
+{
+    size_t count = 0;
+    const struct ddp_param *state = ddp_hook_state(side->ddp, &count);
+
+    return param < PARAM_COUNT && 1 + 2 * param < count ? state[1 + 2 * param].data : NULL;
+}
+
+/* Both groups save at the same time, each in a file of its own: rank 1 writes that of the odd ones.
+ * Members 1 and 2 are other ranks of the world. */
+static int save_sides(struct ddp_world *world, const struct plan *plan)
+{
+    struct ddp_powersgd_config powersgd;
+    struct ddp_world_state state = {.tensor_count = PARAM_COUNT, .steps_done = 4};
+    struct ddp_err err = {{0}};
+    float kept[ELEMS];
+    struct side side;
+    char path[64];
+
+    (void)plan;
+    (void)snprintf(path, sizeof(path), "/tmp/ddprove_test_side.%d.%u", (int)getppid(),
+                   world->where.rank % 2);
+    ddp_powersgd_defaults(&powersgd);
+    powersgd.start_iteration = 2;
+    HOLDS(open_side(&side, world, "save"));
+    HOLDS(ddp_hook_powersgd_create(world->env.mem, &powersgd, &side.hook) == DDP_OK);
+    HOLDS(wrap_side(&side, DDP_BUCKET_ORDER_REVERSE, &err) == DDP_OK);
+    for (uint32_t step = 0; step < 4; step++) {
+        HOLDS(step_side(&side, step) == DDP_OK);
+    }
+    state.tensors = side.params;
+    state.ddp = side.ddp;
+    memcpy(kept, errors_of(&side, 1), sizeof(kept));
+    HOLDS(ddp_world_save(world, path, &state, &err) == DDP_OK);
+    HOLDS(ddp_group_barrier(&side.group) == DDP_OK);
+    HOLDS(access(path, R_OK) == 0);
+    memset(errors_of(&side, 1), 0, sizeof(kept));
+    HOLDS(ddp_world_load(world, path, &state, &err) == DDP_OK);
+    HOLDS(memcmp(errors_of(&side, 1), kept, sizeof(kept)) == 0);
+    ddp_destroy(side.ddp);
+    ddp_hook_destroy(side.hook);
+    ddp_group_fini(&side.group);
+    HOLDS(ddp_world_finish(world) == DDP_OK);
+    return world->where.rank < 2 ? unlink(path) : 0;
+}
+
+CT_TEST(subgroup, hook_state_is_of_its_members)
+{
+    run_plan(&(struct plan){6, 0, AFTER_BACKWARD, save_sides});
 }

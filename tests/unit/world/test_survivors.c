@@ -258,10 +258,10 @@ static int resume_squeezed(struct ddp_world *world, const struct plan *plan)
     state = (struct ddp_world_state){.tensors = &second.param, .tensor_count = 1};
     HOLDS(ddp_world_load(world, path, &state, &err) == DDP_E_KEYS);
     state.ddp = second.ddp;
-    world->where.world_size++;
+    world->group.coll->member_count++;
     HOLDS(ddp_world_load(world, path, &state, &err) == DDP_E_SHAPE);
     HOLDS(strstr(err.text, "hook.powersgd.error.weight is of 3 ranks, this job has 4") != NULL);
-    world->where.world_size--;
+    world->group.coll->member_count--;
     HOLDS(ddp_world_load(world, path, &state, &err) == DDP_OK && state.steps_done == 4);
     for (uint32_t step = 4; step < STEPS; step++) {
         HOLDS(step_squeezed(&first, rank, step) == DDP_OK);
