@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
-#include "ddpcore/transport/shm.h"
+#include "ddpcore/world/connect.h"
 
 enum { NAME_BYTES_MAX = 64 };
 
@@ -54,8 +54,8 @@ ddp_status ddp_subgroup_open(struct ddp_world *world, const char *name, const ui
                              uint32_t rank_count, struct ddp_group *out, struct ddp_err *err)
 {
     char whole[NAME_BYTES_MAX + 16];
-    struct ddp_shm_config shm = {
-        .group_name = whole, .member_count = rank_count, .member_rank = ranks};
+    struct ddp_world_members members = {
+        .group_name = whole, .member_count = rank_count, .rank = ranks};
     struct ddp_coll_schedule_config schedule = {
         .member_rank = ranks, .is_checked = world->group.semantics == DDP_SEMANTICS_STRICT};
     struct ddp_transport *transport = NULL;
@@ -63,12 +63,12 @@ ddp_status ddp_subgroup_open(struct ddp_world *world, const char *name, const ui
     ddp_status status;
 
     DDP_TRY(check(world, name, ranks, rank_count, err));
-    DDP_TRY(find_member(world, name, ranks, rank_count, &shm.member, err));
+    DDP_TRY(find_member(world, name, ranks, rank_count, &members.member, err));
     (void)snprintf(whole, sizeof(whole), "group/%s", name);
     schedule.comm = ddp_hash_text(whole) | 1; /* no group has 0 */
-    DDP_TRY(ddp_shm_create(&world->env, world->store, &shm,
-                           ddp_clock_deadline_ns(world->env.clock, world->timeout_ns), &transport,
-                           err));
+    DDP_TRY(ddp_world_connect(world, &members,
+                              ddp_clock_deadline_ns(world->env.clock, world->timeout_ns),
+                              &transport, err));
     status = ddp_coll_schedule_create(&world->env, transport, world->device, &schedule, &coll, err);
     if (status != DDP_OK) {
         transport->ops->destroy(transport);

@@ -14,8 +14,8 @@
  * until the sampler is told of the new world. More ranks can only join at a start from a
  * checkpoint.
  *
- * The world's group is closed with the world. Engines: schedules over shared memory; for NCCL see
- * ddp_coll_nccl_shrink. */
+ * The world's group is closed with the world. Engines: schedules, over the world's transport; for
+ * NCCL see ddp_coll_nccl_shrink. */
 #ifndef DDPCORE_WORLD_SUBGROUP_H
 #define DDPCORE_WORLD_SUBGROUP_H
 

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ddpcore/transport/shm.h"
-#include "ddpcore/transport/tcp.h"
+#include "ddpcore/world/connect.h"
 
 #define DEFAULT_TIMEOUT_NS (600 * DDP_NS_PER_S)
 #define GROUP_NAME         "world"
@@ -67,29 +66,6 @@ static ddp_status open_device(struct ddp_world *world, const struct ddp_world_co
     }
     return ddp_transfer_init(&world->transfer, world->device, world->env.idle, world->env.clock,
                              world->timeout_ns);
-}
-
-/* Data travels in it, or beside NCCL and MPI the notices of deaths, revocations and agreements. */
-static ddp_status open_transport(struct ddp_world *world, const struct ddp_world_config *config,
-                                 uint64_t deadline_ns, struct ddp_transport **out,
-                                 struct ddp_err *err)
-{
-    const struct ddp_shm_config shm = {.group_name = GROUP_NAME,
-                                       .member = world->where.rank,
-                                       .member_count = world->where.world_size,
-                                       .heap_bytes = config->heap_bytes};
-    char address[64];
-    const struct ddp_tcp_config tcp = {.group_name = GROUP_NAME,
-                                       .member = world->where.rank,
-                                       .member_count = world->where.world_size,
-                                       .address = address};
-
-    if (config->transport == DDP_WORLD_TRANSPORT_TCP) {
-        DDP_TRY(ddp_tcp_local_address(world->where.master_addr, world->where.master_port, address,
-                                      sizeof(address), err));
-        return ddp_tcp_create(&world->env, world->store, &tcp, deadline_ns, out, err);
-    }
-    return ddp_shm_create(&world->env, world->store, &shm, deadline_ns, out, err);
 }
 
 /* Takes over transport, also on failure; as the two below. */
@@ -178,6 +154,7 @@ ddp_status ddp_world_open(struct ddp_world *world,
                           const char *(*lookup)(void *context, const char *name), void *context,
                           const struct ddp_world_config *config, struct ddp_err *err)
 {
+    struct ddp_world_members all = {.group_name = GROUP_NAME};
     struct ddp_transport *transport = NULL;
     uint64_t deadline_ns;
     ddp_status status;
@@ -186,6 +163,8 @@ ddp_status ddp_world_open(struct ddp_world *world,
     DDP_TRY(check(config, err));
     DDP_TRY(ddp_rendezvous_parse(lookup, context, &world->where, err));
     world->timeout_ns = config->timeout_ns != 0 ? config->timeout_ns : DEFAULT_TIMEOUT_NS;
+    world->transport = config->transport;
+    world->heap_bytes = config->heap_bytes;
     ddp_env_init_process(&world->env, &world->idle, world->where.rank, world->where.world_size);
     deadline_ns = ddp_clock_deadline_ns(world->env.clock, world->timeout_ns);
     status = ddp_rendezvous_store(&world->env, &world->where, deadline_ns, &world->store, err);
@@ -193,7 +172,11 @@ ddp_status ddp_world_open(struct ddp_world *world,
         status = open_device(world, config, err);
     }
     if (status == DDP_OK) {
-        status = open_transport(world, config, deadline_ns, &transport, err);
+        /* Data travels in it, or beside NCCL and MPI the notices of deaths, revocations and
+         * agreements. */
+        all.member = world->where.rank;
+        all.member_count = world->where.world_size;
+        status = ddp_world_connect(world, &all, deadline_ns, &transport, err);
     }
     if (status == DDP_OK) {
         status = open_engine(world, config, transport, err);

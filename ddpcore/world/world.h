@@ -65,6 +65,8 @@ struct ddp_world {
     struct ddp_group group;
     struct ddp_idle_process idle;
     uint64_t timeout_ns;
+    enum ddp_world_transport transport;
+    size_t heap_bytes; /* the config's */
     struct ddp_store *store;
     struct ddp_coll *engine; /* under its decorators; NULL: no group */
     struct ddp_nccl_library *nccl;

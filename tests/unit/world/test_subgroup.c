@@ -65,6 +65,46 @@ CT_TEST(subgroup, two_groups_beside_the_world)
     run_plan(&(struct plan){6, 0, AFTER_BACKWARD, use_two_groups});
 }
 
+/* Whether this process has a group's shared segment. */
+static bool has_segment(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    bool is_found = false;
+
+    while (maps != NULL && fgets(line, sizeof(line), maps) != NULL) {
+        is_found = is_found || strstr(line, "memfd:ddp-group") != NULL;
+    }
+    return maps == NULL || fclose(maps) != 0 || is_found;
+}
+
+static int use_two_groups_over_sockets(struct ddp_world *world, const struct plan *plan)
+{
+    const uint32_t sides[2][2] = {{0, 2}, {1, 3}};
+    const uint32_t side = world->where.rank % 2;
+    float own = (float)world->where.rank;
+    struct ddp_group group;
+    struct ddp_err err = {{0}};
+
+    (void)plan;
+    HOLDS(!has_segment());
+    HOLDS(ddp_subgroup_open(world, side == 0 ? "even" : "odd", sides[side], 2, &group, &err) ==
+          DDP_OK);
+    HOLDS(!has_segment());
+    HOLDS(sum_up(&group, &own) == DDP_OK);
+    HOLDS(own == (side == 0 ? 2.0F : 4.0F));
+    ddp_group_fini(&group);
+    HOLDS(ddp_world_finish(world) == DDP_OK);
+    return 0;
+}
+
+/* Members on different hosts share no memory. */
+CT_TEST(subgroup, goes_by_the_transport_of_the_world)
+{
+    run_plan_over(&(struct plan){4, 0, AFTER_BACKWARD, use_two_groups_over_sockets},
+                  DDP_WORLD_TRANSPORT_TCP);
+}
+
 /* --- a model for each group ------------------------------------------------------------------- */
 
 enum { SIDE_RANKS = 3, PARAM_COUNT = 2, ELEMS = 8 };

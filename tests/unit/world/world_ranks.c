@@ -29,10 +29,10 @@ static const char *lookup(void *context, const char *name)
     return NULL;
 }
 
-static void run_child(const struct plan *plan, uint32_t rank)
+static void run_child(const struct plan *plan, uint32_t rank, enum ddp_world_transport transport)
 {
-    const struct ddp_world_config config = {.timeout_ns = 20 * DDP_NS_PER_S,
-                                            .heap_bytes = (size_t)1 << 20};
+    const struct ddp_world_config config = {
+        .timeout_ns = 20 * DDP_NS_PER_S, .transport = transport, .heap_bytes = (size_t)1 << 20};
     struct ddp_world world;
     struct ddp_err err = {{0}};
     int code;
@@ -67,7 +67,7 @@ static void serve(struct ddp_store_server *server, const pid_t *pids, int *state
     }
 }
 
-void run_plan(const struct plan *plan)
+void run_plan_over(const struct plan *plan, enum ddp_world_transport transport)
 {
     struct ddp_store_server *server = NULL;
     struct ddp_err err = {{0}};
@@ -84,7 +84,7 @@ void run_plan(const struct plan *plan)
         CT_REQUIRE(pids[r] >= 0);
         if (pids[r] == 0) {
             (void)close(fd);
-            run_child(plan, r);
+            run_child(plan, r, transport);
         }
     }
     CT_REQUIRE(ddp_store_server_create(ddp_mem_system(), fd, &server, &err) == DDP_OK);
@@ -97,4 +97,9 @@ void run_plan(const struct plan *plan)
             CT_CHECK(WIFEXITED(states[r]) && WEXITSTATUS(states[r]) == 0);
         }
     }
+}
+
+void run_plan(const struct plan *plan)
+{
+    run_plan_over(plan, DDP_WORLD_TRANSPORT_SHM);
 }

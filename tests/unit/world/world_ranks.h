@@ -32,5 +32,7 @@ struct plan {
 /* Runs plan->run on each rank, and checks how each ended: those of `dying` by SIGKILL, the others
  * well. */
 void run_plan(const struct plan *plan);
+/* The same, with a transport other than shared memory. */
+void run_plan_over(const struct plan *plan, enum ddp_world_transport transport);
 
 #endif
