@@ -26,7 +26,9 @@ struct ddp_batch_norm_stats {
     float *variance; /* divided by the number of rows */
     float *inverse;  /* 1 / sqrt(variance + eps); only written */
     size_t channel_count;
-    float row_count; /* a whole number up to 2^24; 0: mean and variance are not read */
+    /* Batch times height times width; beyond 2^24 rounded to 24 bits, as PyTorch's. 0: mean and
+     * variance are not read. */
+    float row_count;
     float eps;
 };
 

@@ -6,13 +6,18 @@
 #include "ddpcore/ddp/core.h"
 #include "ddpcore/seam/option.h"
 
-/* Integers hold no averages, and devices scale in fp32, which is not enough for f64. Buffers are
- * only copied and may be of any type. */
-static ddp_status check_types(const struct ddp *ddp, struct ddp_err *err)
+/* Integers hold no averages. Buffers are only copied and may be of any type. */
+static ddp_status check_params(const struct ddp *ddp, struct ddp_err *err)
 {
     for (size_t i = 0; i < ddp->param_count; i++) {
         const enum ddp_dtype dtype = ddp->params[i].dtype;
 
+        if (ddp->params[i].ndim > DDP_NDIM_MAX) {
+            return ddp_err_set(err, DDP_E_UNSUPPORTED,
+                               "parameter %zu \"%s\" has %u dimensions; more than %d have to be "
+                               "folded",
+                               i, ddp->params[i].name, ddp->params[i].ndim, DDP_NDIM_MAX);
+        }
         if (dtype != DDP_DTYPE_F32 && dtype != DDP_DTYPE_F64 && dtype != DDP_DTYPE_F16 &&
             dtype != DDP_DTYPE_BF16) {
             return ddp_err_set(err, DDP_E_UNSUPPORTED,
@@ -125,7 +130,7 @@ static ddp_status prepare(struct ddp *ddp, struct ddp_err *err)
     const struct ddp_env *env = ddp->group->env;
     ddp_status status;
 
-    DDP_TRY(check_types(ddp, err));
+    DDP_TRY(check_params(ddp, err));
     DDP_TRY(ddp_mixed_open(ddp, err));
     status = ddp_transfer_init(&ddp->transfer, ddp->device, env->idle, env->clock,
                                ddp->group->timeout_ns);
@@ -137,8 +142,8 @@ static ddp_status prepare(struct ddp *ddp, struct ddp_err *err)
     }
     return status == DDP_OK
                ? DDP_OK
-               : ddp_err_set(err, status, "the buckets of %zu parameters%s%s: %s",
-                             ddp->param_count, ddp->config.hook != NULL ? " for the hook " : "",
+               : ddp_err_set(err, status, "the buckets of %zu parameters%s%s: %s", ddp->param_count,
+                             ddp->config.hook != NULL ? " for the hook " : "",
                              ddp->config.hook != NULL ? ddp->config.hook->ops->name : "",
                              ddp_status_text(status));
 }

@@ -115,10 +115,11 @@ struct ddp;
 /* Verify that all ranks hold the same model and configuration (strict: names, shapes, order, dtype,
  * bucket layout, options by fingerprint, naming rank and first difference; pytorch: parameter count
  * and shapes only), then broadcast parameters and buffers from rank 0. Borrows group, device
- * and the model's tensors until ddp_destroy. Parameters are f32, f16 or bf16, each type in buckets
- * of its own; buffers may be of any type. Errors: E_MODEL (failure.rank = a rank that differs, err
- * names the parameter or option), E_UNSUPPORTED (a parameter's type, or what
- * does not go with mixed precision), E_INVALID (its tables do not fit), and the group's. */
+ * and the model's tensors until ddp_destroy. Parameters are f32, f64, f16 or bf16, each type in
+ * buckets of its own; buffers may be of any type. Errors: E_MODEL (failure.rank = a rank that
+ * differs, err names the parameter or option), E_UNSUPPORTED (a parameter's type, more than
+ * DDP_NDIM_MAX dimensions, or what does not go with mixed precision), E_INVALID (its tables do not
+ * fit), and the group's. */
 DDP_MUST_USE ddp_status ddp_create(struct ddp_group *group, struct ddp_device *device,
                                    const struct ddp_model *model, const struct ddp_config *config,
                                    struct ddp **out, struct ddp_err *err);

@@ -304,8 +304,8 @@ static ddp_status refuse_ready(struct ddp *ddp, size_t param)
     if (ddp->is_ready[param]) {
         /* PyTorch checks this only in passes that are synchronised; a static graph counts how often
          * only in those. */
-        if (ddp->is_sync_pass || (ddp->group->semantics == DDP_SEMANTICS_STRICT &&
-                                  !ddp->config.is_static_graph)) {
+        if (ddp->is_sync_pass ||
+            (ddp->group->semantics == DDP_SEMANTICS_STRICT && !ddp->config.is_static_graph)) {
             return ddp_core_fail_param(ddp, DDP_E_READY_TWICE, param);
         }
     }

@@ -32,7 +32,8 @@ struct ddp_sampler_state ddp_sampler_state(const struct ddp_sampler_config *conf
     const size_t left = config->sample_count - config->first;
     const size_t whole = left / config->world_size;
     /* Of the rank that has most: all ranks must come to the same place. */
-    const size_t most = whole + (left % config->world_size != 0 && !config->drop_last ? 1 : 0);
+    const bool is_cut = config->drop_last && !config->is_exact;
+    const size_t most = whole + (left % config->world_size != 0 && !is_cut ? 1 : 0);
 
     DDP_ASSERT(config->world_size > 0 && config->first <= config->sample_count);
     if (taken >= most) {

@@ -123,8 +123,7 @@ void ddp_view_close(struct ddp *ddp)
         if (!is_view(ddp, i)) {
             continue; /* the caller has put it elsewhere */
         }
-        param->is_grad_defined =
-            param->is_grad_defined && is_worth_it && ddp->own_grads[i] != NULL;
+        param->is_grad_defined = param->is_grad_defined && is_worth_it && ddp->own_grads[i] != NULL;
         if (param->is_grad_defined && param->elem_count > 0 &&
             ddp->device->ops->copy(ddp->device, NULL, ddp->own_grads[i], param->grad,
                                    ddp_param_size_bytes(param)) != DDP_OK) {

@@ -19,9 +19,7 @@ struct place {
 
 static ddp_status status_of(int error, ddp_status other)
 {
-    return error == EMFILE || error == ENFILE ? DDP_E_NO_FD
-           : error == ENOMEM                  ? DDP_E_NOMEM
-                                              : other;
+    return error == EMFILE || error == ENFILE ? DDP_E_NO_FD : error == ENOMEM ? DDP_E_NOMEM : other;
 }
 
 static bool write_all(int fd, const uint8_t *data, size_t size_bytes)

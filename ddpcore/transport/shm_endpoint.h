@@ -12,9 +12,9 @@
 struct ddp_shm_peer {
     struct ddp_shm_sender sender;
     struct ddp_shm_receiver receiver;
-    void **staging;     /* void *[slot_count]: copy that a slot's message lies in, or NULL */
-    bool *is_copied;    /* bool[slot_count]: the sender's range was free at once */
-    int *apart;         /* int[slot_count]: the file that a slot's message lies in, or -1 */
+    void **staging;  /* void *[slot_count]: copy that a slot's message lies in, or NULL */
+    bool *is_copied; /* bool[slot_count]: the sender's range was free at once */
+    int *apart;      /* int[slot_count]: the file that a slot's message lies in, or -1 */
     uint32_t apart_count;
     uint64_t reclaimed; /* messages whose copies were given back */
     void *mapped;       /* the oldest message from there, if it lies in a file; else NULL */

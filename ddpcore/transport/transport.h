@@ -59,7 +59,7 @@ struct ddp_transport_ops {
     void (*free)(struct ddp_transport *transport, void *data);
 
     /* Lend message->data to peer. *out_ticket identifies it for send_poll. PENDING: the stream is
-     * full, nothing was taken, call again. Errors: E_PEER_DIED, E_REVOKED, E_NOMEM. */
+     * full, nothing was taken, call again. Errors: E_PEER_DIED, E_REVOKED, E_NOMEM, E_NO_FD. */
     ddp_status (*send_post)(struct ddp_transport *transport, uint32_t peer,
                             const struct ddp_message *message, uint64_t *out_ticket);
     /* OK once the receiver acknowledged (the range is the sender's again), else PENDING or error.

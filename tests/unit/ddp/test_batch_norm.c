@@ -206,3 +206,33 @@ CT_TEST(batch_norm, golden_vectors)
 
     world_run(&config);
 }
+
+static void see_many_rows(struct world_rank *rank)
+{
+    struct job job;
+    struct ddp_config config = job_config();
+    struct ddp_model model = {.params = job.params, .param_count = JOB_PARAM_COUNT};
+    struct ddp_batch_norm *norm = NULL;
+    float mean = rank->rank == 0 ? 1.0F : 5.0F, variance = 2.0F, inverse = 0.0F;
+    struct ddp_batch_norm_stats stats = {.mean = &mean,
+                                         .variance = &variance,
+                                         .inverse = &inverse,
+                                         .channel_count = 1,
+                                         .row_count = rank->rank == 0 ? 0x1.8p25F : 0x1p24F,
+                                         .eps = EPS};
+
+    job_init(&job, rank->rank);
+    CT_REQUIRE(ddp_create(&rank->group, rank->device, &model, &config, &job.ddp, NULL) == DDP_OK);
+    CT_REQUIRE(ddp_batch_norm_create(job.ddp, 1, &norm) == DDP_OK);
+    CT_CHECK_STATUS(ddp_batch_norm_forward(norm, 0, &stats), DDP_OK);
+    CT_CHECK(stats.row_count == 0x1p26F);
+    CT_CHECK(mean == 2.0F && variance == 5.0F);
+    ddp_batch_norm_destroy(norm);
+    ddp_destroy(job.ddp);
+}
+
+/* Rows are pixels: 48 images of 1024 times 1024 are more than a float counts one by one. */
+CT_TEST(batch_norm, as_many_rows_as_there_are_pixels)
+{
+    world_run(&(struct world_config){.world_size = 2, .program = see_many_rows});
+}

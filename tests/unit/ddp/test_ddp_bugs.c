@@ -203,6 +203,27 @@ static void refuse_type(struct world_rank *rank)
     CT_CHECK(strstr(err.text, "fc1.weight") != NULL);
 }
 
+static void refuse_dimensions(struct world_rank *rank)
+{
+    struct ddp_config config = job_config();
+    struct ddp_err err = {""};
+    struct job job;
+
+    job_init(&job, rank->rank);
+    job.params[2].ndim = DDP_NDIM_MAX + 1;
+    CT_CHECK_STATUS(ddp_create(&rank->group, rank->device,
+                               &(struct ddp_model){job.params, JOB_PARAM_COUNT, job.buffers, 1},
+                               &config, &job.ddp, &err),
+                    DDP_E_UNSUPPORTED);
+    CT_CHECK(strstr(err.text, "fc1.weight\" has 5 dimensions") != NULL);
+}
+
+/* A table has room for so many, and what lies behind it is no size. */
+CT_TEST(ddp_bugs, too_many_dimensions_are_named)
+{
+    run(2, refuse_dimensions, DDP_SEMANTICS_STRICT);
+}
+
 /* Gradients are dense floats; what is not is refused by name, before anything is exchanged. */
 CT_TEST(ddp_bugs, unsupported_gradients_are_named)
 {

@@ -149,3 +149,17 @@ CT_TEST(sampler, deals_as_pytorch)
         CT_CHECK_BYTES(indices, dropped[config.rank], sizeof(dropped[0]));
     }
 }
+
+/* Exact shares leave nothing out, whatever drop_last says: with 7 samples of 3 ranks one of them
+ * has a third one, so the epoch has not ended after two. */
+CT_TEST(sampler, exact_shares_have_no_last_to_drop)
+{
+    const struct ddp_sampler_config config = {
+        .sample_count = 7, .world_size = 3, .is_exact = true, .drop_last = true};
+    const struct ddp_sampler_state state = ddp_sampler_state(&config, 4, 2);
+
+    CT_CHECK_EQ_U64(ddp_sampler_count(&config), 3);
+    CT_CHECK_EQ_U64(state.epoch, 4);
+    CT_CHECK_EQ_U64(state.used, 6);
+    CT_CHECK_EQ_U64(ddp_sampler_state(&config, 4, 3).epoch, 5);
+}
