@@ -24,7 +24,7 @@ set(package_headers
     store/store.h
     transport/shm.h transport/tcp.h transport/transport.h
     schedule/algorithm.def schedule/algorithm.h schedule/schedule.h
-    collective/collective.h
+    collective/collective.h collective/tuned.h
     mpi/mpi.h nccl/nccl.h
     ddp/average.h ddp/batch_norm.h ddp/clip.h ddp/ddp.h ddp/drift.h ddp/group.h ddp/hook.h ddp/loader.h ddp/logging.h ddp/permutation.h ddp/sampler.h ddp/scaler.h
     hook/hooks.h

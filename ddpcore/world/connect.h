@@ -1,4 +1,4 @@
-/* How members of a group of a world exchange messages. Internal to ddpcore/world. */
+/* What a group of a world is made of, be it of all ranks or some. Internal to ddpcore/world. */
 #ifndef DDPCORE_WORLD_CONNECT_H
 #define DDPCORE_WORLD_CONNECT_H
 
@@ -20,6 +20,24 @@ DDP_MUST_USE ddp_status ddp_world_connect(struct ddp_world *world,
                                           const struct ddp_world_members *members,
                                           uint64_t deadline_ns, struct ddp_transport **out,
                                           struct ddp_err *err);
+/* Schedules over such a transport, as the world's config says. Takes over transport, also on
+ * failure. */
+DDP_MUST_USE ddp_status ddp_world_schedules(struct ddp_world *world,
+                                            const struct ddp_world_members *members, uint64_t comm,
+                                            struct ddp_transport *transport, struct ddp_coll **out,
+                                            struct ddp_err *err);
+/* The config's decorator around coll, if it has one. Takes over coll, also on failure. */
+DDP_MUST_USE ddp_status ddp_world_decorate(struct ddp_world *world, const char *group,
+                                           struct ddp_coll *coll, struct ddp_coll **out,
+                                           struct ddp_err *err);
+
+/* advice.c: what ranks must know alike before the first collective. Reads config.tuned_path on rank
+ * 0 and hands it to all. Errors: those of ddp_tuned_read, on every rank; of the store. */
+DDP_MUST_USE ddp_status ddp_world_take_tuned(struct ddp_world *world, uint64_t deadline_ns,
+                                             struct ddp_err *err);
+/* Numbers the hosts in the order of their lowest ranks, where something hierarchical needs it. */
+DDP_MUST_USE ddp_status ddp_world_find_nodes(struct ddp_world *world, uint64_t deadline_ns,
+                                             struct ddp_err *err);
 
 #ifdef __cplusplus
 }

@@ -56,24 +56,18 @@ ddp_status ddp_subgroup_open(struct ddp_world *world, const char *name, const ui
     char whole[NAME_BYTES_MAX + 16];
     struct ddp_world_members members = {
         .group_name = whole, .member_count = rank_count, .rank = ranks};
-    struct ddp_coll_schedule_config schedule = {
-        .member_rank = ranks, .is_checked = world->group.semantics == DDP_SEMANTICS_STRICT};
     struct ddp_transport *transport = NULL;
     struct ddp_coll *coll = NULL;
-    ddp_status status;
 
     DDP_TRY(check(world, name, ranks, rank_count, err));
     DDP_TRY(find_member(world, name, ranks, rank_count, &members.member, err));
     (void)snprintf(whole, sizeof(whole), "group/%s", name);
-    schedule.comm = ddp_hash_text(whole) | 1; /* no group has 0 */
     DDP_TRY(ddp_world_connect(world, &members,
                               ddp_clock_deadline_ns(world->env.clock, world->timeout_ns),
                               &transport, err));
-    status = ddp_coll_schedule_create(&world->env, transport, world->device, &schedule, &coll, err);
-    if (status != DDP_OK) {
-        transport->ops->destroy(transport);
-        return status;
-    }
+    /* No group has 0. */
+    DDP_TRY(ddp_world_schedules(world, &members, ddp_hash_text(whole) | 1, transport, &coll, err));
+    DDP_TRY(ddp_world_decorate(world, name, coll, &coll, err));
     ddp_group_init(out, &world->env, coll, world->group.semantics, world->timeout_ns);
     return DDP_OK;
 }

@@ -32,6 +32,39 @@ static enum ddp_world_engine engine_of(const struct ddp_world_config *config,
     return device->ops->is_host_memory ? DDP_WORLD_ENGINE_SCHEDULE : DDP_WORLD_ENGINE_NCCL;
 }
 
+static bool is_by_schedules(const struct ddp_world_config *config)
+{
+    const bool is_on_host = config->device == NULL || config->device->ops->is_host_memory;
+
+    return config->engine == DDP_WORLD_ENGINE_SCHEDULE ||
+           (config->engine == DDP_WORLD_ENGINE_AUTO && is_on_host);
+}
+
+/* What only schedules take, and of it what does not go together. */
+static ddp_status check_schedules(const struct ddp_world_config *config, struct ddp_err *err)
+{
+    bool is_any =
+        config->tuned_path != NULL || config->segment_bytes > 0 || config->node_of_rank != NULL;
+
+    for (size_t k = 0; k < (size_t)DDP_COLL_KIND_COUNT; k++) {
+        is_any = is_any || config->of_kind[k] != DDP_ALGORITHM_NONE;
+    }
+    if (is_any && !is_by_schedules(config)) {
+        return ddp_err_set(
+            err, DDP_E_INVALID,
+            "of_kind, segment_bytes, tuned_path and node_of_rank are about the engine "
+            "SCHEDULE, and this world has another one");
+    }
+    if (config->tuned_path != NULL && config->algorithm != DDP_ALGORITHM_NONE) {
+        return ddp_err_set(err, DDP_E_INVALID, "tuned_path chooses the algorithm, and so does %s",
+                           ddp_algorithm_name(config->algorithm));
+    }
+    if (config->tuned_path != NULL && config->transport != DDP_WORLD_TRANSPORT_SHM) {
+        return ddp_err_set(err, DDP_E_INVALID, "tuned_path is about shared memory, not TCP");
+    }
+    return DDP_OK;
+}
+
 static ddp_status check(const struct ddp_world_config *config, struct ddp_err *err)
 {
     if (config->engine == DDP_WORLD_ENGINE_MPI && config->mpi_path == NULL) {
@@ -41,6 +74,7 @@ static ddp_status check(const struct ddp_world_config *config, struct ddp_err *e
         return ddp_err_set(err, DDP_E_INVALID, "MPI chooses its algorithms itself, not %s",
                            ddp_algorithm_name(config->algorithm));
     }
+    DDP_TRY(check_schedules(config, err));
     if (config->engine == DDP_WORLD_ENGINE_SCHEDULE && config->device != NULL &&
         !config->device->ops->is_host_memory) {
         return ddp_err_set(err, DDP_E_INVALID,
@@ -68,21 +102,7 @@ static ddp_status open_device(struct ddp_world *world, const struct ddp_world_co
                              world->timeout_ns);
 }
 
-/* Takes over transport, also on failure; as the two below. */
-static ddp_status open_schedules(struct ddp_world *world, const struct ddp_world_config *config,
-                                 struct ddp_transport *transport, struct ddp_err *err)
-{
-    const struct ddp_coll_schedule_config schedule = {
-        .comm = GROUP_COMM, .algorithm = config->algorithm, .is_checked = is_strict(config)};
-    ddp_status status = ddp_coll_schedule_create(&world->env, transport, world->device, &schedule,
-                                                 &world->engine, err);
-
-    if (status != DDP_OK) {
-        transport->ops->destroy(transport);
-    }
-    return status;
-}
-
+/* Takes over transport, also on failure; as the one below. */
 static ddp_status open_nccl(struct ddp_world *world, const struct ddp_world_config *config,
                             struct ddp_transport *transport, struct ddp_err *err)
 {
@@ -118,6 +138,7 @@ static ddp_status open_mpi(struct ddp_world *world, const struct ddp_world_confi
 }
 
 static ddp_status open_engine(struct ddp_world *world, const struct ddp_world_config *config,
+                              const struct ddp_world_members *members,
                               struct ddp_transport *transport, struct ddp_err *err)
 {
     switch (engine_of(config, world->device)) {
@@ -129,22 +150,18 @@ static ddp_status open_engine(struct ddp_world *world, const struct ddp_world_co
     case DDP_WORLD_ENGINE_SCHEDULE:
         break;
     }
-    return open_schedules(world, config, transport, err);
+    return ddp_world_schedules(world, members, GROUP_COMM, transport, &world->engine, err);
 }
 
 static ddp_status open_group(struct ddp_world *world, const struct ddp_world_config *config,
                              struct ddp_err *err)
 {
-    struct ddp_coll *coll = world->engine;
-    ddp_status status = DDP_OK;
+    struct ddp_coll *coll;
+    ddp_status status = ddp_world_decorate(world, GROUP_NAME, world->engine, &coll, err);
 
-    if (config->decorate != NULL) {
-        status = config->decorate(config->context, world->engine, &coll);
-    }
     if (status != DDP_OK) {
-        world->engine->ops->destroy(world->engine);
         world->engine = NULL;
-        return ddp_err_set(err, status, "the collectives' decorator: %s", ddp_status_text(status));
+        return status;
     }
     ddp_group_init(&world->group, &world->env, coll, config->semantics, world->timeout_ns);
     return DDP_OK;
@@ -163,13 +180,18 @@ ddp_status ddp_world_open(struct ddp_world *world,
     DDP_TRY(check(config, err));
     DDP_TRY(ddp_rendezvous_parse(lookup, context, &world->where, err));
     world->timeout_ns = config->timeout_ns != 0 ? config->timeout_ns : DEFAULT_TIMEOUT_NS;
-    world->transport = config->transport;
-    world->heap_bytes = config->heap_bytes;
+    world->config = *config;
     ddp_env_init_process(&world->env, &world->idle, world->where.rank, world->where.world_size);
     deadline_ns = ddp_clock_deadline_ns(world->env.clock, world->timeout_ns);
     status = ddp_rendezvous_store(&world->env, &world->where, deadline_ns, &world->store, err);
     if (status == DDP_OK) {
         status = open_device(world, config, err);
+    }
+    if (status == DDP_OK) {
+        status = ddp_world_take_tuned(world, deadline_ns, err);
+    }
+    if (status == DDP_OK) {
+        status = ddp_world_find_nodes(world, deadline_ns, err);
     }
     if (status == DDP_OK) {
         /* Data travels in it, or beside NCCL and MPI the notices of deaths, revocations and
@@ -179,7 +201,7 @@ ddp_status ddp_world_open(struct ddp_world *world,
         status = ddp_world_connect(world, &all, deadline_ns, &transport, err);
     }
     if (status == DDP_OK) {
-        status = open_engine(world, config, transport, err);
+        status = open_engine(world, config, &all, transport, err);
     }
     if (status == DDP_OK) {
         status = open_group(world, config, err);
@@ -220,6 +242,12 @@ void ddp_world_close(struct ddp_world *world)
     }
     if (world->store != NULL) {
         world->store->ops->destroy(world->store);
+    }
+    if (world->tuned != NULL) {
+        ddp_mem_free(world->env.mem, world->tuned);
+    }
+    if (world->node_of_rank != NULL) {
+        ddp_mem_free(world->env.mem, world->node_of_rank);
     }
     memset(world, 0, sizeof(*world));
 }

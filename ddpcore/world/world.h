@@ -12,6 +12,7 @@
 #define DDPCORE_WORLD_WORLD_H
 
 #include "ddpcore/base/param.h"
+#include "ddpcore/collective/tuned.h"
 #include "ddpcore/ddp/group.h"
 #include "ddpcore/device/transfer.h"
 #include "ddpcore/mpi/mpi.h"
@@ -50,9 +51,21 @@ struct ddp_world_config {
     const char *mpi_path;  /* of libddp_mpi.so; needed by the engine MPI */
     size_t heap_bytes;     /* shared memory of a rank, for buckets; 0 = 64 MiB, used on demand. With
                             * less than the gradients need, messages are copied: slower */
-    /* Puts a decorator around the collectives, before anything is posted: takes over inner on OK.
-     * NULL: none. */
-    ddp_status (*decorate)(void *context, struct ddp_coll *inner, struct ddp_coll **out);
+    /* Of the engine SCHEDULE: the algorithms of other kinds (NONE: the kind's default), and the
+     * longest message (0: the algorithm's own). */
+    enum ddp_algorithm_id of_kind[DDP_COLL_KIND_COUNT];
+    size_t segment_bytes;
+    /* And without algorithm, over shared memory: the file of `ddprove coll tune`, by which
+     * all-reduces are done as this machine does them fastest. Rank 0 reads it for all. A group of
+     * as many members as nothing was learned of takes the default algorithm. NULL: none. */
+    const char *tuned_path;
+    /* And of what is hierarchical: the node of each rank, size_t[world_size]. NULL: over TCP by
+     * the address of each rank's host, over shared memory one node. */
+    const size_t *node_of_rank;
+    /* Puts a decorator around the collectives of a group, of the name "world" or a subgroup's,
+     * before anything is posted: takes over inner on OK. NULL: none. */
+    ddp_status (*decorate)(void *context, const char *group, struct ddp_coll *inner,
+                           struct ddp_coll **out);
     void *context; /* decorate's */
 };
 
@@ -65,8 +78,10 @@ struct ddp_world {
     struct ddp_group group;
     struct ddp_idle_process idle;
     uint64_t timeout_ns;
-    enum ddp_world_transport transport;
-    size_t heap_bytes; /* the config's */
+    struct ddp_world_config
+        config;              /* as it was opened; what it borrows is there while it is open */
+    struct ddp_tuned *tuned; /* of all numbers of ranks; NULL: none */
+    size_t *node_of_rank;    /* found by address; NULL: the config's */
     struct ddp_store *store;
     struct ddp_coll *engine; /* under its decorators; NULL: no group */
     struct ddp_nccl_library *nccl;

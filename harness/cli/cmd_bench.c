@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include "ddpcore/base/file.h"
+#include "ddpcore/collective/tuned.h"
 #include "ddpcore/schedule/algorithm.h"
 #include "harness/cli/cli.h"
 #include "harness/lab/bench.h"
-#include "harness/lab/tuned.h"
 
 /* nccl-tests has 32 MiB for both sizes; here small ones count as much. */
 enum {
@@ -54,15 +54,15 @@ static int find_place(const struct cli_options *options, bool is_needed, char *o
     return size < PATH_MAX ? 0 : cli_usage_error("coll: the path for what is learned is too long");
 }
 
-static ddp_status read_tuned(const char *path, struct harness_tuned *out, struct ddp_err *err)
+static ddp_status read_tuned(const char *path, struct ddp_tuned *out, struct ddp_err *err)
 {
     char machine[sizeof out->machine];
 
-    harness_tuned_machine(DDPROVE_VERSION, machine, sizeof machine);
-    return harness_tuned_read(ddp_files_system(), path, machine, out, err);
+    ddp_tuned_machine(machine, sizeof machine);
+    return ddp_tuned_read(ddp_files_system(), path, machine, out, err);
 }
 
-static int write_tuned(const char *path, const struct harness_tuned *tuned)
+static int write_tuned(const char *path, const struct ddp_tuned *tuned)
 {
     char folder[PATH_MAX];
     struct ddp_err err = {{0}};
@@ -75,7 +75,7 @@ static int write_tuned(const char *path, const struct harness_tuned *tuned)
         return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
     }
     ddp_text_init(&text, ddp_mem_system());
-    harness_tuned_print(tuned, &text);
+    ddp_tuned_print(tuned, &text);
     code = cli_write_text("coll tune", path, &text);
     if (code == 0) {
         (void)printf("%s\n%s", path, ddp_text_str(&text));
@@ -167,7 +167,7 @@ static void end_progress(const struct harness_bench_options *asked)
 
 int cli_coll_bench(const struct cli_options *options)
 {
-    static struct harness_tuned tuned;
+    static struct ddp_tuned tuned;
     const char *names[HARNESS_BENCH_SUBJECTS_MAX];
     struct harness_bench_options asked = ask(options, MAX_BYTES);
     struct harness_bench_report report;
@@ -187,7 +187,7 @@ int cli_coll_bench(const struct cli_options *options)
     }
     status = read_tuned(path, &tuned, &err);
     if (status == DDP_OK) {
-        asked.tuned = harness_tuned_find(&tuned, asked.ranks);
+        asked.tuned = ddp_tuned_find(&tuned, asked.ranks);
     }
     asked.names = names;
     asked.name_count = choose_names(options, asked.tuned != NULL, names);
@@ -214,9 +214,9 @@ int cli_coll_bench(const struct cli_options *options)
 
 int cli_coll_tune(const struct cli_options *options)
 {
-    static struct harness_tuned tuned;
+    static struct ddp_tuned tuned;
     const struct harness_bench_options asked = ask(options, TUNED_BYTES);
-    struct harness_tuned_world world;
+    struct ddp_tuned_world world;
     struct ddp_err err = {{0}};
     char path[PATH_MAX];
     ddp_status status;
@@ -233,12 +233,12 @@ int cli_coll_tune(const struct cli_options *options)
     }
     if (status != DDP_OK || options->is_anew) {
         memset(&tuned, 0, sizeof tuned);
-        harness_tuned_machine(DDPROVE_VERSION, tuned.machine, sizeof tuned.machine);
+        ddp_tuned_machine(tuned.machine, sizeof tuned.machine);
     }
     status = harness_tuned_learn(&asked, &world, &err);
     end_progress(&asked);
     if (status == DDP_OK) {
-        status = harness_tuned_put(&tuned, &world);
+        status = ddp_tuned_put(&tuned, &world);
         if (status != DDP_OK) {
             (void)ddp_err_set(&err, status, "%s is full; --anew begins again", path);
         }

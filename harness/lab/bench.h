@@ -5,8 +5,8 @@
 
 #include <jansson.h>
 
+#include "ddpcore/collective/tuned.h"
 #include "harness/coll/coll.h"
-#include "harness/lab/tuned.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,7 +25,7 @@ struct harness_bench_options {
     size_t segment_bytes; /* longest message; 0: the algorithm's own */
     /* What is measured: names of algorithms, paths of plug-ins, "zero_copy" and "copy"; "tuned": by
      * size, as was learned: */
-    const struct harness_tuned_world *tuned; /* of these ranks; NULL: nothing was */
+    const struct ddp_tuned_world *tuned; /* of these ranks; NULL: nothing was */
     const char *const *names;
     size_t name_count;
     const char *program; /* the path of ddprove itself */
@@ -105,6 +105,12 @@ void harness_bench_svg(const struct harness_bench_report *report, struct ddp_tex
 
 /* The process of a rank that mpirun has started: `ddprove lab PATH`. Returns its exit code. */
 int harness_lab_main(const char *path, uint32_t rank);
+
+/* tune.c: measures every all-reduce of the core with several lengths of messages, and takes the
+ * fastest of each size. options: ranks, sizes, iterations and progress count. Errors: those of
+ * harness_bench_run; E_INVALID: something was wrong. */
+DDP_MUST_USE ddp_status harness_tuned_learn(const struct harness_bench_options *options,
+                                            struct ddp_tuned_world *out, struct ddp_err *err);
 
 #ifdef __cplusplus
 }

@@ -9,9 +9,9 @@
 
 #include "ddpcore/base/dtype.h"
 #include "ddpcore/base/status.h"
+#include "ddpcore/collective/tuned.h"
 #include "ddpcore/schedule/algorithm.h"
 #include "ddpcore/seam/recorder.h"
-#include "harness/lab/tuned.h"
 
 #define HARNESS_LAB_MAGIC     UINT64_C(0xdd9c01ab00000001)
 #define HARNESS_LAB_RANKS_MAX 64u
@@ -37,7 +37,7 @@ struct harness_lab_request {
     enum ddp_coll_kind kind;
     enum ddp_algorithm_id algorithm; /* of schedules; NONE: plugin is one */
     size_t segment_bytes;
-    struct ddp_coll_choice choice[HARNESS_TUNED_CHOICES_MAX]; /* by size, instead of algorithm */
+    struct ddp_coll_choice choice[DDP_TUNED_CHOICES_MAX]; /* by size, instead of algorithm */
     size_t choice_count;
     char path[1024]; /* of the plug-in */
     uint32_t ranks;

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "harness/lab/bench.h"
-#include "harness/lab/tuned.h"
 
 /* 0: the algorithm's own. */
 static const size_t segments[] = {0, 32 << 10, 128 << 10};
@@ -63,7 +62,7 @@ static bool is_same(const struct ddp_coll_choice *a, const struct ddp_coll_choic
 }
 
 /* Sizes in a row with the same choice are one. */
-static void conclude(const struct learning *learning, struct harness_tuned_world *out)
+static void conclude(const struct learning *learning, struct ddp_tuned_world *out)
 {
     for (size_t k = 0; k < learning->size_count; k++) {
         struct ddp_coll_choice *last =
@@ -72,7 +71,7 @@ static void conclude(const struct learning *learning, struct harness_tuned_world
         size_t next = k + 1 < learning->size_count ? learning->size_bytes[k + 1] : size;
 
         if (last == NULL || (!is_same(last, &learning->best[k].choice) &&
-                             out->choice_count < HARNESS_TUNED_CHOICES_MAX)) {
+                             out->choice_count < DDP_TUNED_CHOICES_MAX)) {
             out->choice[out->choice_count++] = learning->best[k].choice;
             last = &out->choice[out->choice_count - 1];
         }
@@ -81,7 +80,7 @@ static void conclude(const struct learning *learning, struct harness_tuned_world
 }
 
 ddp_status harness_tuned_learn(const struct harness_bench_options *options,
-                               struct harness_tuned_world *out, struct ddp_err *err)
+                               struct ddp_tuned_world *out, struct ddp_err *err)
 {
     static struct learning learning;
     const char *names[HARNESS_BENCH_SUBJECTS_MAX];
@@ -109,7 +108,7 @@ ddp_status harness_tuned_learn(const struct harness_bench_options *options,
         }
         harness_bench_fini(&report);
     }
-    *out = (struct harness_tuned_world){.ranks = options->ranks};
+    *out = (struct ddp_tuned_world){.ranks = options->ranks};
     if (status == DDP_OK) {
         conclude(&learning, out);
     }

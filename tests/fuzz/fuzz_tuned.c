@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/lab/tuned.h"
+#include "ddpcore/collective/tuned.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 
@@ -16,21 +16,21 @@ static void check(int condition)
     }
 }
 
-static void check_tuned(const struct harness_tuned *tuned)
+static void check_tuned(const struct ddp_tuned *tuned)
 {
-    static struct harness_tuned again;
+    static struct ddp_tuned again;
     struct ddp_text first;
     struct ddp_text second;
     struct ddp_err err = {{0}};
 
     ddp_text_init(&first, ddp_mem_system());
     ddp_text_init(&second, ddp_mem_system());
-    harness_tuned_print(tuned, &first);
-    check(harness_tuned_parse(ddp_text_str(&first), &again, &err) == DDP_OK);
-    harness_tuned_print(&again, &second);
+    ddp_tuned_print(tuned, &first);
+    check(ddp_tuned_parse(ddp_text_str(&first), &again, &err) == DDP_OK);
+    ddp_tuned_print(&again, &second);
     check(strcmp(ddp_text_str(&first), ddp_text_str(&second)) == 0);
     for (size_t w = 0; w < tuned->world_count; w++) {
-        check(harness_tuned_find(tuned, tuned->world[w].ranks) == &tuned->world[w]);
+        check(ddp_tuned_find(tuned, tuned->world[w].ranks) == &tuned->world[w]);
         check(tuned->world[w].choice_count > 0);
     }
     ddp_text_fini(&first);
@@ -39,7 +39,7 @@ static void check_tuned(const struct harness_tuned *tuned)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
-    static struct harness_tuned tuned;
+    static struct ddp_tuned tuned;
     char *text = malloc(size_bytes + 1);
     struct ddp_err err = {{0}};
     unsigned line = 0;
@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     check(text != NULL);
     memcpy(text, data, size_bytes);
     text[size_bytes] = '\0';
-    if (harness_tuned_parse(text, &tuned, &err) == DDP_OK) {
+    if (ddp_tuned_parse(text, &tuned, &err) == DDP_OK) {
         check_tuned(&tuned);
     } else {
         check(sscanf(err.text, "line %u: ", &line) == 1);

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Two ranks on the tcp transport, each in a network namespace of its own, joined by a virtual cable.
+"""Ranks on the tcp transport in two network namespaces, joined by a virtual cable.
 
-What must be told apart: a peer that dies, one that is stopped, and a cable that is cut. Usage:
-tcp_namespaces.py TCP_PAIR. Exit 77: this machine allows no such namespaces.
+Of two, what must be told apart: a peer that dies, one that is stopped, and a cable that is cut. Of four,
+two in each namespace: sums by schedules, and who shares a host. Usage: tcp_namespaces.py TCP_PAIR
+TCP_WORLD. Exit 77: this machine allows no such namespaces.
 """
 import os
 import shutil
@@ -124,6 +125,23 @@ def check_cut(program, other):
     ranks.end()
 
 
+def check_world(other):
+    for number, algorithm in enumerate(("ring", "rabenseifner", "hierarchical")):
+        print(f"# four ranks sum by {algorithm}")
+        command = [sys.argv[2], "", "4", ADDRESS[0], str(29510 + number), algorithm]
+        ranks = []
+        for rank in range(4):
+            command[1] = str(rank)
+            prefix = ["nsenter", "-t", str(other), "-n"] if rank >= 2 else []
+            ranks.append(subprocess.Popen([*prefix, *command], stdout=subprocess.PIPE, text=True))
+        expected = "done 0 0 1 1" if algorithm == "hierarchical" else "done"
+        for rank, process in enumerate(ranks):
+            said = process.communicate(timeout=120)[0].strip()
+            print(f"rank {rank}: {said}")
+            if said != expected or process.returncode != 0:
+                failures.append(f"{algorithm}: rank {rank} said {said!r}, not {expected!r}")
+
+
 def main():
     if INSIDE not in os.environ:
         enter()
@@ -134,6 +152,8 @@ def main():
     lay_cable(holder.pid)
     for check in (check_exchange, check_kill, check_stop, check_cut):
         check(sys.argv[1], holder.pid)
+    ip("link", "set", "cable0", "up")
+    check_world(holder.pid)
     holder.stdin.close()
     holder.wait()
     for failure in failures:

@@ -345,10 +345,12 @@ static const struct ddp_coll_ops watched_ops = {
     .destroy = watched_destroy,
 };
 
-ddp_status ddprove_core_watch(void *name, struct ddp_coll *inner, struct ddp_coll **out)
+ddp_status ddprove_core_watch(void *context, const char *group, struct ddp_coll *inner,
+                              struct ddp_coll **out)
 {
     struct watched *watched = ddp_mem_array(inner->env->mem, 1, sizeof(*watched));
 
+    (void)context;
     if (watched == NULL) {
         return DDP_E_NOMEM;
     }
@@ -356,8 +358,8 @@ ddp_status ddprove_core_watch(void *name, struct ddp_coll *inner, struct ddp_col
     watched->base = *inner;
     watched->base.ops = &watched_ops;
     watched->inner = inner;
-    watched->comm = ddprove_guest_comm_create(inner->comm, inner->member, inner->member_count,
-                                              name != NULL ? (const char *)name : "world");
+    watched->comm =
+        ddprove_guest_comm_create(inner->comm, inner->member, inner->member_count, group);
     *out = &watched->base;
     return DDP_OK;
 }

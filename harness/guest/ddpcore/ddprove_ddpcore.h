@@ -26,10 +26,10 @@
 extern "C" {
 #endif
 
-/* Decorator of collectives, for ddp_world_config.decorate. Attaches the process as the rank that
- * inner->env says, if it is not attached yet. name: const char *, of the communicator in reports;
- * NULL: "world". Errors: E_NOMEM. */
-DDP_MUST_USE ddp_status ddprove_core_watch(void *name, struct ddp_coll *inner,
+/* Decorator of collectives, for ddp_world_config.decorate: of the world's group and of subgroups.
+ * Attaches the process as the rank that inner->env says, if it is not attached yet. group: the
+ * communicator's name in reports. context: not used. Errors: E_NOMEM. */
+DDP_MUST_USE ddp_status ddprove_core_watch(void *context, const char *group, struct ddp_coll *inner,
                                            struct ddp_coll **out);
 
 /* Which parameters travel in which bucket. Whenever the buckets change, again. Errors: E_NOMEM. */

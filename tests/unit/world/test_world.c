@@ -94,10 +94,22 @@ CT_TEST(world, says_what_does_not_fit)
     config.engine = DDP_WORLD_ENGINE_SCHEDULE;
     config.algorithm = DDP_ALGORITHM_BINOMIAL_BROADCAST;
     refused(&config, NULL, DDP_E_NOT_FOUND, "ring");
+    config.algorithm = DDP_ALGORITHM_RING;
+    config.tuned_path = "/nowhere/collectives.txt";
+    refused(&config, NULL, DDP_E_INVALID, "so does ring");
+    config.algorithm = DDP_ALGORITHM_NONE;
+    config.transport = DDP_WORLD_TRANSPORT_TCP;
+    refused(&config, NULL, DDP_E_INVALID, "not TCP");
+    config.tuned_path = NULL;
+    config.of_kind[DDP_COLL_BROADCAST] = DDP_ALGORITHM_BINOMIAL_BROADCAST;
+    config.engine = DDP_WORLD_ENGINE_NCCL;
+    refused(&config, NULL, DDP_E_INVALID, "SCHEDULE");
 }
 
-static ddp_status refuse_to_decorate(void *context, struct ddp_coll *inner, struct ddp_coll **out)
+static ddp_status refuse_to_decorate(void *context, const char *group, struct ddp_coll *inner,
+                                     struct ddp_coll **out)
 {
+    (void)group;
     (void)context;
     (void)inner;
     (void)out;

@@ -11,6 +11,7 @@
 #include "tests/ct.h"
 
 static char rank_text[8], size_text[8], port_text[8];
+static const char *refused; /* what every rank must be told; NULL: nobody is refused */
 
 static const char *lookup(void *context, const char *name)
 {
@@ -29,20 +30,21 @@ static const char *lookup(void *context, const char *name)
     return NULL;
 }
 
-static void run_child(const struct plan *plan, uint32_t rank, enum ddp_world_transport transport)
+static void run_child(const struct plan *plan, uint32_t rank, const struct ddp_world_config *asked)
 {
-    const struct ddp_world_config config = {
-        .timeout_ns = 20 * DDP_NS_PER_S, .transport = transport, .heap_bytes = (size_t)1 << 20};
+    struct ddp_world_config config = *asked;
     struct ddp_world world;
     struct ddp_err err = {{0}};
     int code;
 
+    config.timeout_ns = config.timeout_ns != 0 ? config.timeout_ns : 20 * DDP_NS_PER_S;
+    config.heap_bytes = config.heap_bytes != 0 ? config.heap_bytes : (size_t)1 << 20;
     (void)snprintf(rank_text, sizeof(rank_text), "%u", rank);
     if (ddp_world_open(&world, lookup, NULL, &config, &err) != DDP_OK) {
         (void)fprintf(stderr, "rank %u: %s\n", rank, err.text);
-        _exit(2);
+        _exit(refused != NULL && strstr(err.text, refused) != NULL ? 0 : 2);
     }
-    code = plan->run(&world, plan);
+    code = refused == NULL ? plan->run(&world, plan) : 3;
     ddp_world_close(&world);
     _exit(code);
 }
@@ -67,7 +69,7 @@ static void serve(struct ddp_store_server *server, const pid_t *pids, int *state
     }
 }
 
-void run_plan_over(const struct plan *plan, enum ddp_world_transport transport)
+void run_plan_in(const struct plan *plan, const struct ddp_world_config *config)
 {
     struct ddp_store_server *server = NULL;
     struct ddp_err err = {{0}};
@@ -84,7 +86,7 @@ void run_plan_over(const struct plan *plan, enum ddp_world_transport transport)
         CT_REQUIRE(pids[r] >= 0);
         if (pids[r] == 0) {
             (void)close(fd);
-            run_child(plan, r, transport);
+            run_child(plan, r, config);
         }
     }
     CT_REQUIRE(ddp_store_server_create(ddp_mem_system(), fd, &server, &err) == DDP_OK);
@@ -101,5 +103,17 @@ void run_plan_over(const struct plan *plan, enum ddp_world_transport transport)
 
 void run_plan(const struct plan *plan)
 {
-    run_plan_over(plan, DDP_WORLD_TRANSPORT_SHM);
+    run_plan_in(plan, &(struct ddp_world_config){0});
+}
+
+void run_plan_over(const struct plan *plan, enum ddp_world_transport transport)
+{
+    run_plan_in(plan, &(struct ddp_world_config){.transport = transport});
+}
+
+void refuse_world(uint32_t world_size, const char *word, const struct ddp_world_config *config)
+{
+    refused = word;
+    run_plan_in(&(struct plan){.world_size = world_size}, config);
+    refused = NULL;
 }

@@ -32,7 +32,11 @@ struct plan {
 /* Runs plan->run on each rank, and checks how each ended: those of `dying` by SIGKILL, the others
  * well. */
 void run_plan(const struct plan *plan);
-/* The same, with a transport other than shared memory. */
+/* The same, in a world of this config; 0 is 20 s and a heap of 1 MiB. */
+void run_plan_in(const struct plan *plan, const struct ddp_world_config *config);
+/* No rank gets such a world, and each is told this word. */
+void refuse_world(uint32_t world_size, const char *word, const struct ddp_world_config *config);
+/* As run_plan, with a transport other than shared memory. */
 void run_plan_over(const struct plan *plan, enum ddp_world_transport transport);
 
 #endif

@@ -5,7 +5,7 @@
  *   machine AMD EPYC 7B13, 2 cores, L3 32768K, ddprove 0.9
  *   ranks 2 bytes 4096 algorithm recursive_doubling segment 0
  * The last choice of a world holds for all larger sizes. */
-#include "harness/lab/tuned.h"
+#include "ddpcore/collective/tuned.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static void find_line(const char *path, const char *key, char *out, size_t size_
     }
 }
 
-void harness_tuned_machine(const char *version, char *out, size_t size_bytes)
+void ddp_tuned_machine(char *out, size_t size_bytes)
 {
     char processor[100], cache[32];
     cpu_set_t cores;
@@ -50,12 +50,12 @@ void harness_tuned_machine(const char *version, char *out, size_t size_bytes)
         core_count = CPU_COUNT(&cores);
     }
     (void)snprintf(out, size_bytes, "%s, %d cores, L3 %s, ddprove %s", processor, core_count, cache,
-                   version);
+                   DDPROVE_VERSION);
 }
 
 /* --- text ------------------------------------------------------------------------------------- */
 
-void harness_tuned_print(const struct harness_tuned *tuned, struct ddp_text *out)
+void ddp_tuned_print(const struct ddp_tuned *tuned, struct ddp_text *out)
 {
     ddp_text_add(out, HEAD "\nmachine %s\n", tuned->machine);
     for (size_t w = 0; w < tuned->world_count; w++) {
@@ -84,10 +84,10 @@ static bool take_number(char **line, const char *key, uint64_t most, uint64_t *o
     return word != NULL && ddp_text_parse_u64(word, out) == DDP_OK && *out <= most;
 }
 
-static ddp_status parse_choice(char *line, struct harness_tuned *out, struct ddp_err *err)
+static ddp_status parse_choice(char *line, struct ddp_tuned *out, struct ddp_err *err)
 {
     struct ddp_coll_choice choice = {0};
-    struct harness_tuned_world *world = NULL;
+    struct ddp_tuned_world *world = NULL;
     const char *name;
     uint64_t ranks, bytes, segment;
 
@@ -107,25 +107,24 @@ static ddp_status parse_choice(char *line, struct harness_tuned *out, struct ddp
         return ddp_err_set(err, DDP_E_PARSE, "choices are in order of ranks");
     }
     if (out->world_count == 0 || out->world[out->world_count - 1].ranks != ranks) {
-        if (out->world_count == HARNESS_TUNED_WORLDS_MAX) {
-            return ddp_err_set(err, DDP_E_PARSE, "more than %u worlds", HARNESS_TUNED_WORLDS_MAX);
+        if (out->world_count == DDP_TUNED_WORLDS_MAX) {
+            return ddp_err_set(err, DDP_E_PARSE, "more than %u worlds", DDP_TUNED_WORLDS_MAX);
         }
-        out->world[out->world_count++] = (struct harness_tuned_world){.ranks = (uint32_t)ranks};
+        out->world[out->world_count++] = (struct ddp_tuned_world){.ranks = (uint32_t)ranks};
     }
     world = &out->world[out->world_count - 1];
-    if (world->choice_count == HARNESS_TUNED_CHOICES_MAX ||
+    if (world->choice_count == DDP_TUNED_CHOICES_MAX ||
         (world->choice_count > 0 &&
          world->choice[world->choice_count - 1].bytes_max >= choice.bytes_max)) {
         return ddp_err_set(err, DDP_E_PARSE,
                            "choices are in order of bytes, at most %u for a world",
-                           HARNESS_TUNED_CHOICES_MAX);
+                           DDP_TUNED_CHOICES_MAX);
     }
     world->choice[world->choice_count++] = choice;
     return DDP_OK;
 }
 
-static ddp_status parse_line(size_t number, char *line, struct harness_tuned *out,
-                             struct ddp_err *err)
+static ddp_status parse_line(size_t number, char *line, struct ddp_tuned *out, struct ddp_err *err)
 {
     static const char machine[] = "machine ";
 
@@ -145,7 +144,7 @@ static ddp_status parse_line(size_t number, char *line, struct harness_tuned *ou
     return parse_choice(line, out, err);
 }
 
-ddp_status harness_tuned_parse(const char *text, struct harness_tuned *out, struct ddp_err *err)
+ddp_status ddp_tuned_parse(const char *text, struct ddp_tuned *out, struct ddp_err *err)
 {
     char line[LINE_MAX_BYTES];
     size_t number = 0;
@@ -173,8 +172,8 @@ ddp_status harness_tuned_parse(const char *text, struct harness_tuned *out, stru
 
 /* --- file ------------------------------------------------------------------------------------- */
 
-ddp_status harness_tuned_read(struct ddp_files *files, const char *path, const char *machine,
-                              struct harness_tuned *out, struct ddp_err *err)
+ddp_status ddp_tuned_read(struct ddp_files *files, const char *path, const char *machine,
+                          struct ddp_tuned *out, struct ddp_err *err)
 {
     void *data = NULL;
     size_t size = 0;
@@ -184,7 +183,7 @@ ddp_status harness_tuned_read(struct ddp_files *files, const char *path, const c
         return ddp_err_set(err, status, "%s is not there; ddprove coll tune learns it", path);
     }
     DDP_TRY(status);
-    status = strlen(data) == size ? harness_tuned_parse(data, out, err)
+    status = strlen(data) == size ? ddp_tuned_parse(data, out, err)
                                   : ddp_err_set(err, DDP_E_PARSE, "it has a zero byte");
     ddp_mem_free(ddp_mem_system(), data);
     if (status != DDP_OK) {
@@ -201,8 +200,7 @@ ddp_status harness_tuned_read(struct ddp_files *files, const char *path, const c
 
 /* --- choices ---------------------------------------------------------------------------------- */
 
-const struct harness_tuned_world *harness_tuned_find(const struct harness_tuned *tuned,
-                                                     uint32_t ranks)
+const struct ddp_tuned_world *ddp_tuned_find(const struct ddp_tuned *tuned, uint32_t ranks)
 {
     for (size_t i = 0; i < tuned->world_count; i++) {
         if (tuned->world[i].ranks == ranks) {
@@ -212,7 +210,7 @@ const struct harness_tuned_world *harness_tuned_find(const struct harness_tuned 
     return NULL;
 }
 
-ddp_status harness_tuned_put(struct harness_tuned *tuned, const struct harness_tuned_world *world)
+ddp_status ddp_tuned_put(struct ddp_tuned *tuned, const struct ddp_tuned_world *world)
 {
     size_t at = 0;
 
@@ -220,7 +218,7 @@ ddp_status harness_tuned_put(struct harness_tuned *tuned, const struct harness_t
         at++;
     }
     if (at == tuned->world_count || tuned->world[at].ranks != world->ranks) {
-        if (tuned->world_count == HARNESS_TUNED_WORLDS_MAX) {
+        if (tuned->world_count == DDP_TUNED_WORLDS_MAX) {
             return DDP_E_OVERFLOW;
         }
         memmove(&tuned->world[at + 1], &tuned->world[at],
