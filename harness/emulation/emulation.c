@@ -56,6 +56,8 @@ static ddp_status allocate_values(struct harness_emulation *e)
     now->bucket_out = harness_emulation_alloc(e, e->world, bucket_bytes);
     now->expected_out = harness_emulation_alloc(e, 1, bucket_bytes);
     now->buffer = harness_emulation_alloc(e, e->world, e->buffers.size_bytes);
+    now->is_buffer_known = harness_emulation_alloc(e, e->world, sizeof(bool));
+    now->handed = harness_emulation_alloc(e, 1, e->buffers.size_bytes);
     now->rows = harness_emulation_alloc(e, e->world, sizeof(*now->rows));
     now->loss = harness_emulation_alloc(e, e->world, sizeof(*now->loss));
     now->micro_loss = harness_emulation_alloc(e, (size_t)e->world * e->input->job->micro_batches,

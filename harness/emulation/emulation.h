@@ -98,12 +98,15 @@ struct harness_step_values {
     uint32_t
         *used_map;   /* [params.count] the reduced map; of the step before until it is worked out */
     void *bucket_in; /* [world] blocks of `buckets`: what goes into the all-reduces */
-    void *bucket_out;   /* [world] blocks of `buckets`: what comes out */
-    void *expected_out; /* a block of `buckets`: rank 0's outputs as they should be */
-    void *buffer;       /* [world] blocks of `buffers`, after the ranks' passes */
-    size_t *rows;       /* [world]; 0 = the rank is not active in this step */
-    float *loss;        /* [world]: the mean over the micro-batches */
-    float *micro_loss;  /* [world][micro_batches] */
+    void *bucket_out;      /* [world] blocks of `buckets`: what comes out */
+    void *expected_out;    /* a block of `buckets`: rank 0's outputs as they should be */
+    void *buffer;          /* [world] blocks of `buffers`, after the ranks' passes */
+    bool *is_buffer_known; /* [world]; not of a rank that got them from one that came later */
+    void *handed;          /* a block of `buffers`: what their owner hands out */
+    bool is_handed;        /* it has done so */
+    size_t *rows;          /* [world]; 0 = the rank is not active in this step */
+    float *loss;           /* [world]: the mean over the micro-batches */
+    float *micro_loss;     /* [world][micro_batches] */
     uint32_t divisor;
     bool is_local; /* gradients are not reduced: each rank goes on with its own */
     bool is_lossy; /* a hook sends something else than all gradients, and divides at the end */
@@ -138,10 +141,12 @@ struct harness_expected {
     uint64_t *param_hash;   /* [k][params.count] of the ranks that never differed */
     uint64_t *buffer_hash;  /* [k][buffers.count] as their owner hands them out; 0: it does not */
     uint32_t *buffer_owner; /* [k] */
-    double *evaluated;      /* [k][world] sum of the losses over the samples that the rank evaluates
-                             * after the step */
-    uint8_t *is_evaluated;  /* [k][world] it is due, and known */
-    uint64_t *joined_hash;  /* [buffers.count] of the rank whose buffers all have after join */
+    uint64_t
+        *passed_hash;  /* [k][world][buffers.count] of what the rank's passes left; 0: not known */
+    double *evaluated; /* [k][world] sum of the losses over the samples that the rank evaluates
+                        * after the step */
+    uint8_t *is_evaluated; /* [k][world] it is due, and known */
+    uint64_t *joined_hash; /* [buffers.count] of the rank whose buffers all have after join */
     /* [k][world + 1] enum harness_found: the flag of each rank, then the one that they agree on */
     uint8_t *found;
     bool is_joined; /* the run was emulated until all data had been used up */

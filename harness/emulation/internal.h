@@ -46,6 +46,10 @@ void harness_trainers_destroy(struct harness_emulation *emulation);
 DDP_MUST_USE ddp_status harness_trainer_load(const struct harness_emulation *emulation,
                                              struct harness_trainer *trainer, uint32_t rank,
                                              uint32_t owner);
+/* Block `index` of blocks of `buffers` into its model. */
+DDP_MUST_USE ddp_status harness_trainer_load_buffers(const struct harness_emulation *emulation,
+                                                     const struct harness_trainer *trainer,
+                                                     void *blocks, uint32_t index);
 /* Parameters and buffers of a trainer's model into a block of `params` and one of `buffers`. */
 DDP_MUST_USE ddp_status harness_trainer_read(const struct harness_emulation *emulation,
                                              const struct harness_trainer *trainer, void *param,

@@ -86,28 +86,45 @@ struct passes {
     struct harness_emulation *e;
     const struct harness_trainer *trainer;
     uint32_t rank, step;
-    bool is_handing_out; /* it owns the buffers, and the step is judged */
+    bool is_owner; /* of the buffers: it hands them out */
     struct harness_batch_norm norm;
 };
 
+static ddp_status hand_out(const struct passes *passes)
+{
+    struct harness_emulation *e = passes->e;
+    const size_t k = passes->step - e->start_step;
+
+    DDP_TRY(harness_trainer_read_buffers(e, passes->trainer, e->now.handed));
+    e->now.is_handed = true;
+    if (!e->is_judging) {
+        return DDP_OK;
+    }
+    e->expected.buffer_owner[k] = passes->rank;
+    for (size_t b = 0; b < e->buffers.count; b++) {
+        e->expected.buffer_hash[k * e->buffers.count + b] =
+            harness_layout_hash(&e->buffers, e->now.handed, 0, b);
+    }
+    return DDP_OK;
+}
+
+/* Before the first pass every rank begins with what its owner had before the step. */
 static ddp_status before_pass(void *context, uint32_t micro)
 {
     struct passes *passes = context;
     struct harness_emulation *e = passes->e;
-    const size_t k = passes->step - e->start_step;
-    char *block = (char *)e->now.buffer + passes->rank * e->buffers.size_bytes;
 
     passes->norm.micro = micro;
-    if (!passes->is_handing_out || micro != pass_of_buffers(e)) {
+    if (!e->input->plan->job.broadcast_buffers || micro != pass_of_buffers(e)) {
         return DDP_OK;
     }
-    DDP_TRY(harness_trainer_read_buffers(e, passes->trainer, block));
-    e->expected.buffer_owner[k] = passes->rank;
-    for (size_t b = 0; b < e->buffers.count; b++) {
-        e->expected.buffer_hash[k * e->buffers.count + b] =
-            harness_layout_hash(&e->buffers, e->now.buffer, passes->rank, b);
+    if (passes->is_owner) {
+        return hand_out(passes);
     }
-    return DDP_OK;
+    e->now.is_buffer_known[passes->rank] = micro == 0 || e->now.is_handed;
+    return micro > 0 && e->now.is_handed
+               ? harness_trainer_load_buffers(e, passes->trainer, e->now.handed, 0)
+               : DDP_OK;
 }
 
 static ddp_status run_passes(struct harness_emulation *e, struct harness_trainer *trainer,
@@ -117,13 +134,10 @@ static ddp_status run_passes(struct harness_emulation *e, struct harness_trainer
     const size_t micro_batches = e->input->job->micro_batches;
     const uint32_t owner = owner_of_buffers(e, rank, step);
     struct passes passes = {
-        .e = e,
-        .trainer = trainer,
-        .rank = rank,
-        .step = step,
-        .is_handing_out = e->is_judging && e->input->plan->job.broadcast_buffers && rank == owner};
+        .e = e, .trainer = trainer, .rank = rank, .step = step, .is_owner = rank == owner};
     ddp_status status;
 
+    e->now.is_buffer_known[rank] = true;
     DDP_TRY(harness_trainer_load(e, trainer, rank, owner));
     harness_batch_norm_begin(&passes.norm, e, task, rank, step);
     ref_model_set_exchange(model,
@@ -219,6 +233,7 @@ ddp_status harness_emulation_run_ranks(struct harness_emulation *e, uint32_t ste
         .task_count = e->world, .context = &run, .run = run_rank};
 
     e->are_statistics_known = true;
+    e->now.is_handed = false;
     DDP_TRY(harness_task_group_run(&group, e->stacks, err));
     harness_compare_close(e, HARNESS_STAGE_STATISTIC, step);
     return DDP_OK;

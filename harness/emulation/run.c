@@ -40,6 +40,8 @@ static ddp_status allocate_expected(struct harness_emulation *e)
     expected->found = harness_emulation_alloc(e, steps * (e->world + 1), 1);
     expected->buffer_hash = harness_emulation_alloc(e, steps * e->buffers.count, sizeof(uint64_t));
     expected->buffer_owner = harness_emulation_alloc(e, steps, sizeof(uint32_t));
+    expected->passed_hash =
+        harness_emulation_alloc(e, per_rank * e->buffers.count, sizeof(uint64_t));
     expected->evaluated = harness_emulation_alloc(e, per_rank, sizeof(double));
     expected->is_evaluated = harness_emulation_alloc(e, per_rank, 1);
     expected->joined_hash = harness_emulation_alloc(e, e->buffers.count, sizeof(uint64_t));
@@ -53,6 +55,19 @@ static void keep_gradients(struct harness_emulation *e, size_t k)
     }
     for (size_t i = 0; i < e->world * e->params.count; i++) {
         e->expected.has_grad[k * e->world * e->params.count + i] = e->now.has_grad[i];
+    }
+}
+
+static void keep_buffers(struct harness_emulation *e, size_t k)
+{
+    for (uint32_t r = 0; r < e->world; r++) {
+        const bool is_known =
+            e->now.rows[r] > 0 && e->now.is_buffer_known[r] && e->are_statistics_known;
+
+        for (size_t b = 0; is_known && b < e->buffers.count; b++) {
+            e->expected.passed_hash[(k * e->world + r) * e->buffers.count + b] =
+                harness_layout_hash(&e->buffers, e->now.buffer, r, b);
+        }
     }
 }
 
@@ -91,6 +106,7 @@ static void keep_step(struct harness_emulation *e, uint32_t step, enum harness_p
     e->expected.predicted[k] = (uint8_t)predicted;
     if (predicted >= HARNESS_PREDICTED_GRADIENT) {
         keep_gradients(e, k);
+        keep_buffers(e, k);
         keep_joined(e, step);
     }
     if (predicted >= HARNESS_PREDICTED_UPDATE) {

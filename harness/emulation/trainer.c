@@ -131,6 +131,21 @@ static ddp_status round_params(const struct harness_emulation *e, struct ref_mod
     return status;
 }
 
+ddp_status harness_trainer_load_buffers(const struct harness_emulation *e,
+                                        const struct harness_trainer *trainer, void *blocks,
+                                        uint32_t index)
+{
+    size_t count = 0;
+    struct ddp_buffer *buffers = ref_model_buffers(ref_trainer_model(trainer->trainer), &count);
+
+    for (size_t b = 0; b < count; b++) {
+        struct harness_tensor source = harness_layout_at(&e->buffers, blocks, index, b);
+
+        DDP_TRY(harness_emulation_copy(e, buffers[b].data, source.data, source.size_bytes));
+    }
+    return DDP_OK;
+}
+
 ddp_status harness_trainer_load(const struct harness_emulation *e, struct harness_trainer *trainer,
                                 uint32_t rank, uint32_t owner)
 {
@@ -138,7 +153,6 @@ ddp_status harness_trainer_load(const struct harness_emulation *e, struct harnes
     struct ref_model *model = ref_trainer_model(trainer->trainer);
     size_t count = 0;
     struct ddp_param *params = ref_model_params(model, &count);
-    struct ddp_buffer *buffers;
 
     if (!trainer->is_loaded || trainer->steps_done != e->steps_done ||
         trainer->camp != camp->number) {
@@ -152,11 +166,5 @@ ddp_status harness_trainer_load(const struct harness_emulation *e, struct harnes
         trainer->steps_done = e->steps_done;
         trainer->camp = camp->number;
     }
-    buffers = ref_model_buffers(model, &count);
-    for (size_t b = 0; b < count; b++) {
-        struct harness_tensor source = harness_layout_at(&e->buffers, e->buffer, owner, b);
-
-        DDP_TRY(harness_emulation_copy(e, buffers[b].data, source.data, source.size_bytes));
-    }
-    return DDP_OK;
+    return harness_trainer_load_buffers(e, trainer, e->buffer, owner);
 }

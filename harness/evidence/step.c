@@ -224,6 +224,7 @@ static const struct row {
     {DDP_EVENT_DRIFT, HARNESS_ORACLE_DRIFT, ABOUT_NOTHING, -1, each_drift},
     {DDP_EVENT_EVALUATED, HARNESS_ORACLE_LEDGER, ABOUT_NOTHING, -1, each_evaluation},
     {DDP_EVENT_BUFFER_SYNCED, HARNESS_ORACLE_REPLICAS, ABOUT_BUFFER, 1, each_buffer},
+    {DDP_EVENT_BUFFER_UPDATED, HARNESS_ORACLE_BUFFERS, ABOUT_BUFFER, 1, once},
     {DDP_EVENT_CHECKPOINT_SAVED, HARNESS_ORACLE_CHECKPOINT, ABOUT_NOTHING, 1, each_save},
 };
 
@@ -369,8 +370,7 @@ static size_t count_in(const struct place *place, enum ddp_event event)
  * batch, no gradient without a loss, and buffers are handed out once, in order and all. */
 static void check_begun(const struct place *place, bool is_clean, struct harness_gap *out)
 {
-    size_t losses = count_in(place, DDP_EVENT_LOSS);
-    size_t count = 0;
+    size_t losses = count_in(place, DDP_EVENT_LOSS), count = 0;
     const struct harness_trace_event *const *list = harness_index_in_step(
         &place->e->index, place->rank, DDP_EVENT_BUFFER_SYNCED, place->step, &count);
     const size_t due = buffers_due(place);

@@ -4,15 +4,19 @@
 #include "harness/evidence/internal.h"
 
 /* What tells two events of a kind apart, of one step. */
-enum apart { APART_MICRO, APART_PARAM, APART_SLOT, APART_PARAM_MICRO };
+enum apart { APART_MICRO, APART_PARAM, APART_SLOT, APART_PARAM_MICRO, APART_BUFFER };
 
 static const struct row {
     enum ddp_event event;
     enum apart apart;
 } rows[] = {
-    {DDP_EVENT_LOSS, APART_MICRO},           {DDP_EVENT_GRAD_READY, APART_PARAM_MICRO},
-    {DDP_EVENT_GRAD_FINAL, APART_PARAM},     {DDP_EVENT_PARAM_UPDATED, APART_PARAM},
-    {DDP_EVENT_OPTIMIZER_STATE, APART_SLOT}, {DDP_EVENT_PARAM_UNUSED, APART_PARAM_MICRO},
+    {DDP_EVENT_LOSS, APART_MICRO},
+    {DDP_EVENT_GRAD_READY, APART_PARAM_MICRO},
+    {DDP_EVENT_GRAD_FINAL, APART_PARAM},
+    {DDP_EVENT_PARAM_UPDATED, APART_PARAM},
+    {DDP_EVENT_OPTIMIZER_STATE, APART_SLOT},
+    {DDP_EVENT_PARAM_UNUSED, APART_PARAM_MICRO},
+    {DDP_EVENT_BUFFER_UPDATED, APART_BUFFER},
 };
 
 static bool is_same(const struct ddp_event_entry *a, const struct ddp_event_entry *b,
@@ -28,6 +32,7 @@ static bool is_same(const struct ddp_event_entry *a, const struct ddp_event_entr
 static void check_row(const struct harness_emulation *e, uint32_t rank, const struct row *row,
                       struct harness_gap *out)
 {
+    const size_t subject_count = row->apart == APART_BUFFER ? e->buffers.count : e->params.count;
     size_t count = 0;
     const struct harness_trace_event *const *list =
         harness_index_list(&e->index, rank, row->event, &count);
@@ -35,7 +40,7 @@ static void check_row(const struct harness_emulation *e, uint32_t rank, const st
     for (size_t i = 0; i < count && !out->is_set; i++) {
         const struct ddp_event_entry *entry = &list[i]->entry;
 
-        if ((row->apart != APART_MICRO && entry->arg[0] >= e->params.count) ||
+        if ((row->apart != APART_MICRO && entry->arg[0] >= subject_count) ||
             (row->apart == APART_SLOT && entry->arg[2] >= e->slot_count)) {
             harness_gap_set(out, "rank %u, step %u: %s of something that its model has not", rank,
                             entry->step, ddp_event_name(row->event));

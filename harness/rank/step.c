@@ -255,6 +255,25 @@ static ddp_status record_tensor(struct harness_session *session, enum ddp_event 
     return DDP_OK;
 }
 
+/* What the step's passes made of the model's buffers. */
+static ddp_status record_buffers(struct harness_session *session)
+{
+    const size_t count = session->tensor_count - session->param_count;
+
+    for (size_t i = 0; session->options->is_hashing && i < count; i++) {
+        const struct ddp_param *buffer = &session->tensors[session->param_count + i];
+        const size_t size_bytes = ddp_param_size_bytes(buffer);
+        const void *seen;
+
+        DDP_TRY(ddp_transfer_view(&session->transfer, buffer->data, size_bytes, &seen));
+        ddp_recorder_event(session->env->recorder, DDP_EVENT_BUFFER_UPDATED, i,
+                           ddp_recorder_hash(session->env->recorder, seen, size_bytes,
+                                             ddp_hash_text(buffer->name)),
+                           0, 0, 0);
+    }
+    return DDP_OK;
+}
+
 /* Every parameter and its state, updated or not: replicas are compared by these. */
 static ddp_status record_state(struct harness_session *session)
 {
@@ -268,7 +287,7 @@ static ddp_status record_state(struct harness_session *session)
                                   ref_optimizer_slot(session->optimizer, slot, param), slot));
         }
     }
-    return DDP_OK;
+    return record_buffers(session);
 }
 
 /* A trainer in production would raise an alarm; this one says what it was told, and goes on. */
