@@ -58,6 +58,22 @@ static void set_hang_op(const struct harness_view *view, uint32_t rank,
     }
 }
 
+/* Of culprits at other places than the one that is described: "; rank 2 is in step 2, backward". */
+static void add_other_places(const struct harness_cut *cut, uint32_t rank,
+                             struct harness_finding *finding)
+{
+    for (uint32_t i = 0; i < harness_rank_set_count(&finding->culprits); i++) {
+        const uint32_t other = harness_rank_set_at(&finding->culprits, i);
+
+        if (harness_graph_phase(cut, other) != harness_graph_phase(cut, rank) ||
+            cut->pages[other].step != cut->pages[rank].step) {
+            harness_draft_add(finding, "; rank %u is in step %llu, %s", other,
+                              (unsigned long long)cut->pages[other].step,
+                              ddp_phase_name(harness_graph_phase(cut, other)));
+        }
+    }
+}
+
 static void add_hang(const struct harness_view *view, struct harness_finding *finding,
                      uint32_t rank, const char *what, struct harness_findings *out)
 {
@@ -72,6 +88,7 @@ static void add_hang(const struct harness_view *view, struct harness_finding *fi
         harness_draft_add_op(view, finding);
     }
     harness_draft_add_plugin(view, rank, finding);
+    add_other_places(view->cut, rank, finding);
     harness_draft_add_victims(finding);
     harness_findings_add(out, finding);
 }

@@ -157,6 +157,12 @@ static bool is_unused_by_model(const struct harness_emulation *e, uint32_t rank,
            !e->expected.has_grad[((size_t)k * e->world + rank) * e->params.count + param];
 }
 
+/* DDP looks for parameters without a gradient, and none of them is a mistake. */
+static bool are_unused_found(const struct harness_emulation *e)
+{
+    return e->input->plan->job.find_unused_parameters || e->input->plan->job.static_graph;
+}
+
 /* Every rank whose model left a reported parameter without a gradient is to blame, not only the
  * first one that reported it. If no parameter was reported (`pytorch` semantics), all that the
  * model left without one are meant. */
@@ -386,6 +392,9 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
         finding.verdict = HARNESS_VERDICT_CHECKPOINT_TORN;
         what = "there is no checkpoint to restore";
     }
+    if (status == DDP_E_UNUSED_PARAMETER && are_unused_found(e)) {
+        what = "parameters were neither ready nor found to be unused";
+    }
     if (is_failure(finding.verdict)) {
         settle_failure(e, status, &finding);
     } else {
@@ -407,7 +416,7 @@ static ddp_status add(const struct harness_emulation *e, size_t rule, const stru
         finding.victims = reports->reported;
         harness_usage_blame_awaited(e, reports->time_ns, &finding);
     }
-    if (status == DDP_E_UNUSED_PARAMETER) {
+    if (status == DDP_E_UNUSED_PARAMETER && !are_unused_found(e)) {
         blame_unused(e, &finding);
         describe_unused(e, &finding);
     }
