@@ -188,6 +188,7 @@ ddp_status ddp_batch_norm_forward(struct ddp_batch_norm *norm, uint32_t layer,
     if (group->failure.status != DDP_OK) {
         return group->failure.status;
     }
+    DDP_TRY(ddp_core_needs_all(norm->ddp));
     DDP_TRY(ddp_core_told(norm->ddp, take_own(norm, stats)));
     touch(norm, &norm->own, elem_count, true);
     DDP_TRY(pass_point(norm, DDP_FAULT_POINT_BATCH_NORM_MOMENTS, layer, elem_count, &is_skipped));
