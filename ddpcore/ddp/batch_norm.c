@@ -188,7 +188,8 @@ ddp_status ddp_batch_norm_forward(struct ddp_batch_norm *norm, uint32_t layer,
     if (group->failure.status != DDP_OK) {
         return group->failure.status;
     }
-    DDP_TRY(take_own(norm, stats));
+    DDP_TRY(ddp_core_needs_all(norm->ddp));
+    DDP_TRY(ddp_core_told(norm->ddp, take_own(norm, stats)));
     touch(norm, &norm->own, elem_count, true);
     DDP_TRY(pass_point(norm, DDP_FAULT_POINT_BATCH_NORM_MOMENTS, layer, elem_count, &is_skipped));
     if (is_skipped) { /* as if the layer had been left out of the conversion */
@@ -198,7 +199,7 @@ ddp_status ddp_batch_norm_forward(struct ddp_batch_norm *norm, uint32_t layer,
         DDP_TRY(ddp_group_run(group, &args));
     }
     touch(norm, &norm->all, group->coll->member_count * elem_count, false);
-    return hand_out(norm, stats);
+    return ddp_core_told(norm->ddp, hand_out(norm, stats));
 }
 
 ddp_status ddp_batch_norm_backward(struct ddp_batch_norm *norm, uint32_t layer, float *sums,
@@ -220,12 +221,14 @@ ddp_status ddp_batch_norm_backward(struct ddp_batch_norm *norm, uint32_t layer, 
     if (group->failure.status != DDP_OK) {
         return group->failure.status;
     }
-    DDP_TRY(ddp_transfer_to_host(transfer, norm->own.data, sums, elem_count * sizeof(float)));
+    DDP_TRY(ddp_core_told(norm->ddp, ddp_transfer_to_host(transfer, norm->own.data, sums,
+                                                          elem_count * sizeof(float))));
     touch(norm, &norm->own, elem_count, true);
     DDP_TRY(pass_point(norm, DDP_FAULT_POINT_BATCH_NORM_SUMS, layer, elem_count, &is_skipped));
     if (!is_skipped) {
         DDP_TRY(ddp_group_run(group, &args));
     }
     touch(norm, &norm->own, elem_count, false);
-    return ddp_transfer_to_device(transfer, sums, norm->own.data, elem_count * sizeof(float));
+    return ddp_core_told(norm->ddp, ddp_transfer_to_device(transfer, sums, norm->own.data,
+                                                           elem_count * sizeof(float)));
 }

@@ -10,7 +10,8 @@
  * all-reduce of 2 C floats makes them the sums over all rows. Then, with N rows in all,
  *   dx = (dy - sum/N - y * (dot/N)) / deviation   (device->layers->standardize_columns_backward).
  * A member whose batch is empty calls both, with 0 rows and sums of 0: the others wait for it. In
- * evaluation nobody calls them. */
+ * evaluation nobody calls them. Nobody mirrors them for a rank that has joined: inside join they
+ * need throw_on_early_termination, as PyTorch's do, else they are E_UNSUPPORTED (strict). */
 #ifndef DDPCORE_DDP_BATCH_NORM_H
 #define DDPCORE_DDP_BATCH_NORM_H
 

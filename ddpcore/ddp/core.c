@@ -20,6 +20,20 @@ ddp_status ddp_core_fail_state(struct ddp *ddp)
     return ddp_core_fail(ddp, DDP_E_STATE, 0);
 }
 
+ddp_status ddp_core_told(struct ddp *ddp, ddp_status status)
+{
+    return status < DDP_OK && ddp->group->failure.status == DDP_OK ? ddp_core_fail(ddp, status, 0)
+                                                                   : status;
+}
+
+ddp_status ddp_core_needs_all(struct ddp *ddp)
+{
+    return ddp->is_joining && !ddp->join.throw_on_early_termination &&
+                   ddp->group->semantics == DDP_SEMANTICS_STRICT
+               ? ddp_core_fail(ddp, DDP_E_UNSUPPORTED, 0)
+               : DDP_OK;
+}
+
 static void name_param(struct ddp *ddp, ddp_status status, size_t param)
 {
     ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_PARAM_ERROR, param, (uint64_t)status, 0,

@@ -90,6 +90,12 @@ struct ddp {
 ddp_status ddp_core_fail(struct ddp *ddp, ddp_status status, uint64_t detail);
 /* With E_STATE: a call out of turn, or a message that cannot be. */
 ddp_status ddp_core_fail_state(struct ddp *ddp);
+/* An error of the device or of this rank's memory, which no other rank knows of: as ddp_core_fail.
+ * DDP_OK stays. */
+DDP_MUST_USE ddp_status ddp_core_told(struct ddp *ddp, ddp_status status);
+/* What all ranks have to do, and joined ranks do not mirror: strict semantics refuse it inside join
+ * (E_UNSUPPORTED), unless throw_on_early_termination ends that before. */
+DDP_MUST_USE ddp_status ddp_core_needs_all(struct ddp *ddp);
 /* As ddp_core_fail, for an error that is about parameters, at least one: events PARAM_ERROR name
  * each of them, and detail is the first one's index. is_concerned: bool[param_count]. */
 ddp_status ddp_core_fail_params(struct ddp *ddp, ddp_status status, const bool *is_concerned);

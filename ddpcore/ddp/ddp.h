@@ -151,6 +151,8 @@ DDP_MUST_USE ddp_status ddp_backward_begin(struct ddp *ddp, const bool *is_used)
  * buckets strictly in order and drives those under way. Errors: E_READY_TWICE, E_STATE, and the
  * group's. */
 DDP_MUST_USE ddp_status ddp_grad_ready(struct ddp *ddp, size_t param_index);
+/* Errors of the device or of memory on this rank are its own; strict semantics tell them to all, in
+ * this and all other calls that ranks make together. */
 /* Wait for all buckets, then copy averages back. A parameter that got no gradient in this pass
  * contributes its gradient of earlier micro-batches if one is defined, else zeros. If a parameter
  * never became ready: strict: E_UNUSED_PARAMETER on every rank, and no average is written; pytorch:

@@ -149,6 +149,9 @@ ddp_status ddp_check_drift(struct ddp *ddp, struct ddp_drift *out)
     if (ddp->pass != DDP_PASS_IDLE) {
         return ddp_core_fail_state(ddp);
     }
+    if (ddp->group->failure.status == DDP_OK) {
+        DDP_TRY(ddp_core_needs_all(ddp));
+    }
     if (ddp->param_count == 0) {
         return DDP_OK;
     }

@@ -21,7 +21,8 @@ struct ddp_drift {
 /* Compares a hash of each parameter over all ranks: one all-gather of 8 bytes a parameter, role
  * DRIFT. All ranks call, between steps, e.g. every 100 steps. OK: they are equal. E_MODEL: they
  * are not; *out is the same on all ranks, and the group goes on: whether to stop is the caller's
- * choice. Errors: E_NOMEM, E_STATE (inside a pass), and the group's. */
+ * choice. Errors: E_NOMEM, E_STATE (inside a pass), E_UNSUPPORTED (strict, inside a join that does
+ * not throw), and the group's. */
 DDP_MUST_USE ddp_status ddp_check_drift(struct ddp *ddp, struct ddp_drift *out);
 /* One number for all parameters of this rank: names, order and every bit. For logs, where ranks and
  * runs are compared afterwards; nothing is exchanged. Errors: the device's. */

@@ -147,7 +147,8 @@ static ddp_status mirror_reduction(struct ddp *ddp)
 
         DDP_TRY(ddp_reducer_settle(ddp, &bucket->work));
         if (bucket->elem_count > 0) {
-            DDP_TRY(ddp->device->ops->zero(ddp->device, NULL, bucket->data, bucket->size_bytes));
+            DDP_TRY(ddp_core_told(
+                ddp, ddp->device->ops->zero(ddp->device, NULL, bucket->data, bucket->size_bytes)));
         }
         DDP_TRY(ddp_reducer_post_bucket(ddp, i));
     }

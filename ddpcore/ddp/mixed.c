@@ -108,7 +108,7 @@ static ddp_status round_param(struct ddp *ddp, size_t param)
 ddp_status ddp_round_params(struct ddp *ddp)
 {
     for (size_t i = 0; ddp->config.mixed != NULL && i < ddp->param_count; i++) {
-        DDP_TRY(round_param(ddp, i));
+        DDP_TRY(ddp_core_told(ddp, round_param(ddp, i)));
     }
     return DDP_OK;
 }

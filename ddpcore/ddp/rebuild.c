@@ -45,9 +45,10 @@ static ddp_status propose(struct ddp *ddp, struct proposal *proposal)
     bool is_skipped = false;
 
     DDP_ASSERT(ddp->ready_order_count == ddp->param_count);
-    DDP_TRY(ddp_bucket_assign_config(ddp->group->env->mem, ddp->params, ddp->param_count,
-                                     &ddp->config, ddp->ready_order, proposal->order,
-                                     proposal->sizes, &bucket_count));
+    DDP_TRY(ddp_core_told(ddp, ddp_bucket_assign_config(ddp->group->env->mem, ddp->params,
+                                                        ddp->param_count, &ddp->config,
+                                                        ddp->ready_order, proposal->order,
+                                                        proposal->sizes, &bucket_count)));
     proposal->order[ddp->param_count] = (int32_t)bucket_count;
     context.data = proposal->order;
     context.elem_count = ddp->param_count + 1;

@@ -230,7 +230,7 @@ static ddp_status mark_ready(struct ddp *ddp, size_t param)
     context.elem_count = ddp->params[param].elem_count;
     context.dtype = target->dtype;
     if (!is_skipped) {
-        DDP_TRY(fill_slice(ddp, param, context.data));
+        DDP_TRY(ddp_core_told(ddp, fill_slice(ddp, param, context.data)));
     }
     DDP_TRY(ddp_core_point(ddp, DDP_FAULT_POINT_BUCKET_FILL, &context, &is_skipped));
     if (is_skipped) {
@@ -254,7 +254,7 @@ static ddp_status mark_unexpected(struct ddp *ddp)
         const size_t param = ddp->layout.order[place];
 
         if (!ddp->is_expected[param]) {
-            DDP_TRY(ddp_view_save(ddp, param));
+            DDP_TRY(ddp_core_told(ddp, ddp_view_save(ddp, param)));
             ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_PARAM_UNUSED, param, 0, 0, 0,
                                0);
             DDP_TRY(mark_ready(ddp, param));
@@ -373,7 +373,7 @@ static ddp_status reduce_noted(struct ddp *ddp)
     DDP_TRY(launch_used_map(ddp));
     for (size_t i = 0; i < ddp->param_count; i++) {
         if (ddp->ready_times[i] == 0) {
-            DDP_TRY(ddp_view_save(ddp, i));
+            DDP_TRY(ddp_core_told(ddp, ddp_view_save(ddp, i)));
             ddp_recorder_event(ddp->group->env->recorder, DDP_EVENT_PARAM_UNUSED, i, 0, 0, 0, 0);
             ddp_rebuild_note(ddp, i);
         }
@@ -450,10 +450,10 @@ static ddp_status unflatten(struct ddp *ddp)
         context.seq = bucket->work.seq;
         DDP_TRY(ddp_core_point(ddp, DDP_FAULT_POINT_BUCKET_UNFLATTEN, &context, &is_skipped));
         for (size_t k = 0; k < bucket->param_count && !is_skipped; k++) {
-            DDP_TRY(copy_back(ddp, ddp->layout.order[bucket->first_place + k]));
+            DDP_TRY(ddp_core_told(ddp, copy_back(ddp, ddp->layout.order[bucket->first_place + k])));
         }
     }
-    DDP_TRY(ddp_view_attach(ddp));
+    DDP_TRY(ddp_core_told(ddp, ddp_view_attach(ddp)));
     for (size_t i = 0; i < ddp->param_count; i++) {
         DDP_TRY(record_final(ddp, i));
     }

@@ -123,6 +123,7 @@ ddp_status ddp_scaler_unscale(struct ddp_scaler *scaler, struct ddp *ddp)
     if (ddp->pass != DDP_PASS_IDLE || scaler->is_unscaled) {
         return ddp_core_fail_state(ddp);
     }
+    DDP_TRY(ddp_core_needs_all(ddp));
     status = unscale_all(ddp, scaler->scale, &is_found);
     if (status != DDP_OK) {
         return ddp_core_fail(ddp, status, 0);

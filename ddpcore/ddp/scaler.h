@@ -29,9 +29,11 @@ struct ddp_scaler {
 void ddp_scaler_init(struct ddp_scaler *scaler);
 /* Multiply all defined gradients by 1/scale (worked out in fp64, rounded to fp32), and set is_found
  * if one of them was not finite. Strict semantics: ranks agree on it by an all-reduce (role
- * FOUND_INF), so that a rank whose gradients were damaged cannot step alone; all must call it.
- * Gradients of f32, bf16 and f64. Errors: E_STATE (in a pass, or the second time in a step),
- * E_UNSUPPORTED (f16, which PyTorch refuses, too), and the group's and device's. */
+ * FOUND_INF), so that a rank whose gradients were damaged cannot step alone; all must call it, so
+ * it does not go with join, where PyTorch's ranks end up with scales of their own. Gradients of
+ * f32, bf16 and f64. Errors: E_STATE (in a pass, or the second time in a step), E_UNSUPPORTED (f16,
+ * which PyTorch refuses, too; join without throw_on_early_termination), and the group's and
+ * device's. */
 DDP_MUST_USE ddp_status ddp_scaler_unscale(struct ddp_scaler *scaler, struct ddp *ddp);
 /* At the end of a step. is_found: scale * backoff_factor, unless that has no finite inverse (with
  * gradients that are never finite PyTorch's scale ends at 0, and makes all others NaN). Else, after

@@ -161,8 +161,9 @@ ddp_status ddp_sync_params(struct ddp *ddp, uint32_t root)
     ddp_status status;
 
     /* Synchronising parameters is rare (construction, end of join): no storage is kept for it. */
-    DDP_TRY(ddp_block_alloc(ddp, DDP_SPACE_DEVICE, staging_bytes(&list), &staging));
-    status = broadcast(&list, staging.data, root);
+    DDP_TRY(
+        ddp_core_told(ddp, ddp_block_alloc(ddp, DDP_SPACE_DEVICE, staging_bytes(&list), &staging)));
+    status = ddp_core_told(ddp, broadcast(&list, staging.data, root));
     ddp_block_free(ddp, &staging);
     return status;
 }
@@ -171,7 +172,7 @@ ddp_status ddp_sync_buffers(struct ddp *ddp, uint32_t root)
 {
     const struct tensor_list list = {ddp, false, ddp->buffer_count};
 
-    return broadcast(&list, ddp->staging.data, root);
+    return ddp_core_told(ddp, broadcast(&list, ddp->staging.data, root));
 }
 
 static ddp_status record_buffers(struct ddp *ddp)

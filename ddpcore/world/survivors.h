@@ -16,7 +16,8 @@ struct ddp_lost_group {
     const uint32_t *ranks;   /* its members, rising */
     uint32_t rank_count;
     const char *name;   /* of this loss, the same on all that live; serves once */
-    uint64_t settle_ns; /* how long ranks may take to come that are not known to be dead */
+    uint64_t settle_ns; /* how long ranks may take to come that are not known to be dead; 0: as
+                         * long as it takes, and of two that died only one may be known */
     uint64_t value;     /* a number that all are to know of this rank, such as the steps that it has
                          * completed; below 2^62 */
 };

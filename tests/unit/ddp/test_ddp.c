@@ -360,3 +360,66 @@ CT_TEST(ddp, skipped_wait_is_settled)
 {
     world_run(&(struct world_config){3, DDP_SEMANTICS_STRICT, 0, skips_wait, NULL, false});
 }
+
+/* Whose device fails, and at which of the calls of a step. */
+struct breakage {
+    struct ddp_device_ops ops;
+    const struct ddp_device_ops *sound;
+    int calls_left; /* < 0: none fails */
+};
+
+static struct breakage breakage;
+
+static ddp_status break_scale(struct ddp_device *device, struct ddp_stream *stream, void *target,
+                              enum ddp_dtype target_dtype, const void *source,
+                              enum ddp_dtype source_dtype, size_t elem_count, double factor)
+{
+    return breakage.calls_left >= 0 && breakage.calls_left-- == 0
+               ? DDP_E_DEVICE
+               : breakage.sound->scale(device, stream, target, target_dtype, source, source_dtype,
+                                       elem_count, factor);
+}
+
+static void break_device(struct world_rank *rank)
+{
+    const struct ddp_config config = {.gradient_scale = *(enum ddp_gradient_scale *)rank->arg};
+    const bool is_broken = rank->rank == 1;
+    struct ddp_err err = {""};
+    ddp_status status = DDP_OK;
+    struct job job;
+
+    job_init(&job, rank->rank);
+    CT_REQUIRE_OK(ddp_create(&rank->group, rank->device,
+                             &(struct ddp_model){job.params, JOB_PARAM_COUNT, job.buffers, 1},
+                             &config, &job.ddp, &err));
+    if (is_broken) {
+        breakage = (struct breakage){
+            .ops = *rank->device->ops, .sound = rank->device->ops, .calls_left = 5};
+        breakage.ops.scale = break_scale;
+        rank->device->ops = &breakage.ops;
+    }
+    for (uint32_t step = 0; status == DDP_OK && step < 4; step++) {
+        status = job_step(&job, rank->rank, step, NULL);
+    }
+    CT_CHECK_STATUS(status, DDP_E_DEVICE);
+    CT_CHECK_EQ_I64(rank->group.failure.rank, 1);
+    if (is_broken) {
+        rank->device->ops = breakage.sound;
+    }
+    ddp_destroy(job.ddp);
+}
+
+/* The others do not wait for a rank whose device failed until their time is up. */
+CT_TEST(ddp, device_errors_are_told_to_all)
+{
+    enum ddp_gradient_scale scale = DDP_GRADIENT_SCALE_PRE;
+    const struct world_config config = {.world_size = 3,
+                                        .timeout_ns = DDP_NS_PER_S,
+                                        .program = break_device,
+                                        .arg = &scale,
+                                        .is_loop = true};
+
+    world_run(&config);
+    scale = DDP_GRADIENT_SCALE_POST;
+    world_run(&config);
+}

@@ -1,6 +1,9 @@
 /* Uneven inputs: mirrored passes, divisors, early termination, the final model. */
 #include <string.h>
 
+#include "ddpcore/ddp/batch_norm.h"
+#include "ddpcore/ddp/drift.h"
+#include "ddpcore/ddp/scaler.h"
 #include "tests/ct.h"
 #include "tests/unit/ddp/ddp_job.h"
 
@@ -181,4 +184,69 @@ CT_TEST(ddp_join, used_map_of_joined_ranks)
 {
     world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, joins_unused, NULL, false});
     world_run(&(struct world_config){2, DDP_SEMANTICS_PYTORCH, 0, joins_unused, NULL, false});
+}
+
+/* Calls that every rank has to make: which one this run is about. */
+enum call { CALL_SCALER, CALL_DRIFT, CALL_BATCH_NORM, CALL_COUNT };
+
+struct alone {
+    enum call call;
+    bool throws;
+};
+
+static ddp_status make_call(struct ddp *ddp, enum call call)
+{
+    float mean = 0, variance = 1, inverse = 0;
+    struct ddp_batch_norm_stats stats = {&mean, &variance, &inverse, 1, 4, 1e-5F};
+    struct ddp_batch_norm *norm = NULL;
+    struct ddp_scaler scaler;
+    struct ddp_drift drift;
+    ddp_status status;
+
+    ddp_scaler_init(&scaler);
+    switch (call) {
+    case CALL_SCALER:
+        return ddp_scaler_unscale(&scaler, ddp);
+    case CALL_DRIFT:
+        return ddp_check_drift(ddp, &drift);
+    default:
+        break;
+    }
+    DDP_TRY(ddp_batch_norm_create(ddp, 1, &norm));
+    status = ddp_batch_norm_forward(norm, 0, &stats);
+    ddp_batch_norm_destroy(norm);
+    return status;
+}
+
+static void calls_alone(struct world_rank *rank)
+{
+    const struct alone *alone = rank->arg;
+    const bool is_refused = !alone->throws && rank->group.semantics == DDP_SEMANTICS_STRICT;
+    const struct ddp_join_config join = {true, alone->throws};
+    const struct ddp_config config = job_config();
+    struct ddp_err err = {""};
+    struct job job;
+
+    job_init(&job, rank->rank);
+    CT_REQUIRE_OK(ddp_create(&rank->group, rank->device,
+                             &(struct ddp_model){job.params, JOB_PARAM_COUNT, job.buffers, 1},
+                             &config, &job.ddp, &err));
+    CT_REQUIRE_OK(ddp_join_begin(job.ddp, &join));
+    CT_CHECK_OK(job_step(&job, rank->rank, 0, NULL));
+    CT_CHECK_STATUS(make_call(job.ddp, alone->call), is_refused ? DDP_E_UNSUPPORTED : DDP_OK);
+    ddp_destroy(job.ddp);
+}
+
+/* As soon as one rank's data had ended, the others would wait for it in there; or blame it. */
+CT_TEST(ddp_join, refuses_what_nobody_mirrors)
+{
+    struct alone alone;
+
+    for (int call = 0; call < CALL_COUNT; call++) {
+        alone = (struct alone){(enum call)call, true};
+        world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, calls_alone, &alone, false});
+        alone.throws = false;
+        world_run(&(struct world_config){2, DDP_SEMANTICS_STRICT, 0, calls_alone, &alone, false});
+        world_run(&(struct world_config){2, DDP_SEMANTICS_PYTORCH, 0, calls_alone, &alone, false});
+    }
 }
