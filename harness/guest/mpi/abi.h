@@ -44,6 +44,7 @@ typedef int guest_mpi_delete(uint64_t comm, int keyval, void *value, void *conte
  * data. X(what, Open MPI's symbol, MPICH's number, the standard's number) */
 #define GUEST_MPI_HANDLE_TABLE(X)                           \
     X(COMM_WORLD, "ompi_mpi_comm_world", 0x44000000, 0x101) \
+    X(COMM_SELF, "ompi_mpi_comm_self", 0x44000001, 0x102)   \
     X(COMM_NULL, "ompi_mpi_comm_null", 0x04000000, 0x100)   \
     X(REQUEST_NULL, "ompi_request_null", 0x2c000000, 0x180)
 /* The same and the guest library's name. Types of Fortran have the sizes that their compilers give
