@@ -25,12 +25,16 @@ _Static_assert(sizeof(void *) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define GUEST_MPI_COUNT   int64_t
 #define GUEST_MPI_AINT    int64_t
 #define GUEST_MPI_WIN     uint64_t
+#define GUEST_MPI_FILE    uint64_t
+#define GUEST_MPI_OFFSET  int64_t
 /* In memory: */
 #define GUEST_MPI_COMMS    void
 #define GUEST_MPI_TYPES    void
 #define GUEST_MPI_GROUPS   void
 #define GUEST_MPI_REQUESTS void
 #define GUEST_MPI_WINS     void
+#define GUEST_MPI_FILES    void
+#define GUEST_MPI_INFOS    void
 #define GUEST_MPI_MESSAGES void
 #define GUEST_MPI_STATUSES void
 typedef int guest_mpi_copy(uint64_t comm, int keyval, void *context, void *value, void *out,

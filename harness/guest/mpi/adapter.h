@@ -3,8 +3,8 @@
  * second names (PMPI_). It is linked with no MPI: it is loaded into launchers and shells too, which
  * have none. It goes by both names itself, as MPI's own wrappers for Fortran call either.
  *
- * Not seen: what messages carry, one-sided communication, files; of communicators between two
- * groups, and beyond 64, only that a rank waits in one. */
+ * Not seen: what messages carry, one-sided communication, files; of these, of communicators between
+ * two groups and of those beyond 64, only that a rank waits in one. */
 #ifndef HARNESS_GUEST_MPI_ADAPTER_H
 #define HARNESS_GUEST_MPI_ADAPTER_H
 
