@@ -2,8 +2,8 @@
  * unless that is asked for.
  *
  * Usage: mpi_edges
- * threads|asked|empty|refused|pairs|ending|early|mixed|between|files|exchange|groups| workers
- * [fault] mpi_edges --has-exchange: 0, if this MPI has MPI_Isendrecv */
+ * threads|asked|empty|refused|pairs|ending|early|mixed|both_ways|between|files|exchange|groups|
+ * workers [fault] mpi_edges --has-exchange: 0, if this MPI has MPI_Isendrecv */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -243,6 +243,28 @@ static void mixed(void)
     }
 }
 
+/* Rank 0 sends to rank 1, and gets something from rank 2. The fault: that one stands still, and
+ * rank 1, which has its message, works on. */
+static void both_ways(void)
+{
+    int number = 0;
+    int other = 0;
+
+    if (rank == 0) {
+        MPI_Sendrecv(&number, 1, MPI_INT, 1, 6, &other, 1, MPI_INT, 2, 6, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        expect(other, 2);
+    } else if (rank == 1) {
+        MPI_Recv(&number, 1, MPI_INT, 0, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        sleep_ms(is_faulty ? 60000 : 0);
+    } else {
+        if (is_faulty) {
+            (void)pause();
+        }
+        MPI_Send(&rank, 1, MPI_INT, 0, 6, MPI_COMM_WORLD);
+    }
+}
+
 /* The fault of these: rank 1 stands still before a call that the others sit in. */
 static void stand_still(void)
 {
@@ -394,11 +416,11 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } modes[] = {{"threads", threads}, {"asked", asked},       {"empty", empty},
-                 {"refused", refused}, {"pairs", pairs},       {"ending", ending},
-                 {"early", early},     {"mixed", mixed},       {"between", between},
-                 {"files", files},     {"exchange", exchange}, {"groups", groups},
-                 {"workers", workers}};
+    } modes[] = {{"threads", threads}, {"asked", asked},    {"empty", empty},
+                 {"refused", refused}, {"pairs", pairs},    {"ending", ending},
+                 {"early", early},     {"mixed", mixed},    {"both_ways", both_ways},
+                 {"between", between}, {"files", files},    {"exchange", exchange},
+                 {"groups", groups},   {"workers", workers}};
     const char *mode = argc > 1 ? argv[1] : "";
     int provided;
 

@@ -27,8 +27,8 @@ for name in mpi_abi_check mpi_program mpi_forms mpi_waits mpi_polls mpi_edges; d
 done
 "$folder/mpi_abi_check" || failures=$((failures + 1))
 
-# said CODE WORDS PROGRAM ARGUMENTS, on three ranks or so many: it ends with this code, and of all that is said about ranks one
-# line has these words (a pattern), and there is no other; none, if they are empty.
+# said CODE WORDS PROGRAM ARGUMENTS, on $ranks ranks: it ends with this code, and of all that is said about ranks one line
+# has these words (a pattern), and there is no other; none, if they are empty.
 said() {
     code=$1 words=$2 program=$3
     shift 3
@@ -144,11 +144,12 @@ if "$run" -n 3 "$folder/mpi_edges" refused >/dev/null 2>&1; then
     said 4 "" mpi_edges refused # nothing can be judged
 fi
 prove=
-for mode in empty pairs early mixed between files; do
+for mode in empty pairs early mixed both_ways between files; do
     said 0 "" mpi_edges $mode
 done
 said 1 "MISMATCH.REDUCTION, rank 1: .*minloc.*maxloc" mpi_edges pairs fault
 said 1 "HANG.NOT_JOINED, rank 2: .*rank 0 waits" mpi_edges mixed fault
+said 1 "HANG.NOT_JOINED, rank 2: .*rank 0 waits" mpi_edges both_ways fault
 if "$folder/mpi_edges" --has-exchange; then
     said 0 "" mpi_edges exchange
     said 1 "HANG.NOT_JOINED, rank 1: .*ranks 0,2 wait" mpi_edges exchange fault

@@ -132,6 +132,9 @@ void guest_mpi_call_end(struct ddprove_guest_call *call, int result);
 /* Show that the calling thread waits for one or two ranks of a communicator, as MPI names them; or
  * for anybody's. */
 void guest_mpi_wait_begin(uint64_t comm, int peer, int other);
+/* A message was asked for, and one was sent, with this result: ends when both are there. */
+int guest_mpi_exchange_end(uint64_t comm, int to, int from, uint64_t requests[2], int result,
+                           void *status);
 /* It asks whether a rank's message has come, and it has not. */
 void guest_mpi_poll(uint64_t comm, int peer, int other);
 /* The same of one of several: what is waited for, where. */

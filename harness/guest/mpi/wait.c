@@ -51,6 +51,29 @@ void guest_mpi_wait_begin(uint64_t comm, int peer, int other)
     }
 }
 
+int guest_mpi_exchange_end(uint64_t comm, int to, int from, uint64_t requests[2], int result,
+                           void *status)
+{
+    uint64_t ignored[16]; /* as large as any MPI's status */
+    uint64_t what;
+    const uint32_t handle = wait_of(comm, to, to, &what);
+    int sent;
+
+    if (result != 0) { /* nothing was sent, and nothing is to come */
+        (void)guest_mpi()->Cancel(&requests[0]);
+        (void)guest_mpi()->Wait(&requests[0], ignored);
+        return result;
+    }
+    guest_mpi_wait_begin(comm, from, from);
+    result = guest_mpi()->Wait(&requests[0], status);
+    if (handle != 0) {
+        guest_wait_one_of(handle, what);
+    }
+    sent = guest_mpi()->Wait(&requests[1], ignored);
+    guest_wait_show(0, 0);
+    return result != 0 ? result : sent;
+}
+
 void guest_mpi_poll(uint64_t comm, int peer, int other)
 {
     uint64_t what;
