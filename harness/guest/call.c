@@ -112,16 +112,30 @@ static struct guest_thread *thread_of(struct guest_page *page)
     return place < GUEST_THREADS_MAX ? &page->threads[place] : NULL;
 }
 
-void guest_wait_show(uint32_t comm, uint64_t ranks)
+void guest_wait_count(void)
 {
     struct guest_thread *thread = thread_of(guest_self_page());
 
     if (thread != NULL) {
-        if (guest_wait_is_of_ranks(ranks)) {
-            guest_store(&thread->messages, guest_load(&thread->messages) + 1);
-        }
-        show(thread, comm, ranks, 0);
+        guest_store(&thread->messages, guest_load(&thread->messages) + 1);
     }
+}
+
+void guest_wait_one_of(uint32_t comm, uint64_t what)
+{
+    struct guest_thread *thread = thread_of(guest_self_page());
+
+    if (thread != NULL) {
+        show(thread, comm, what, 0);
+    }
+}
+
+void guest_wait_show(uint32_t comm, uint64_t ranks)
+{
+    if (guest_wait_is_of_ranks(ranks)) {
+        guest_wait_count();
+    }
+    guest_wait_one_of(comm, ranks);
 }
 
 void guest_poll_show(uint32_t comm, uint64_t what)

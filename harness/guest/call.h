@@ -21,6 +21,11 @@ void guest_call_show(struct ddprove_guest_call *call);
 /* The calling thread waits in a communicator for ranks, which guest_wait_pack says; 0, 0: it does
  * no more wait. */
 void guest_wait_show(uint32_t comm, uint64_t ranks);
+/* It waits for one of several: how often it does so chance decides, so that each message counts
+ * once it is there. */
+void guest_wait_one_of(uint32_t comm, uint64_t what);
+/* It has waited for ranks once more, or need not have. */
+void guest_wait_count(void);
 /* It asks whether this has come, and it has not: called again and again. Not to be found waiting
  * any more, it need only ask no more. what: a call's number, or guest_wait_pack. */
 void guest_poll_show(uint32_t comm, uint64_t what);

@@ -84,7 +84,9 @@ enum ddprove_guest_dtype {
         DDPROVE_GUEST_DTYPE_COUNT
 };
 
-/* How contributions are combined. X(identifier, name); USER: a function of the program's own. */
+/* How contributions are combined. X(identifier, name); USER: a function of the program's own. LXOR:
+ * one is true and the other is not. MINLOC, MAXLOC: of pairs, the one with the least value, or the
+ * largest. */
 #define DDPROVE_GUEST_REDOP_TABLE(X) \
     X(NO_REDOP, "none")              \
     X(SUM, "sum")                    \
@@ -97,7 +99,10 @@ enum ddprove_guest_dtype {
     X(BAND, "band")                  \
     X(BOR, "bor")                    \
     X(BXOR, "bxor")                  \
-    X(USER, "user")
+    X(USER, "user")                  \
+    X(LXOR, "lxor")                  \
+    X(MINLOC, "minloc")              \
+    X(MAXLOC, "maxloc")
 enum ddprove_guest_redop {
 #define X(id, name) DDPROVE_GUEST_##id,
     DDPROVE_GUEST_REDOP_TABLE(X)

@@ -1,6 +1,7 @@
 /* Holds what the MPI adapter declares for itself against the mpi.h that this is compiled with: with
- * its types the declarations of function.def, collective.def, message.def and window.def repeat its
- * own, or do not compile; what things are called is compared when it runs. It needs no MPI_Init. */
+ * its types the declarations of function.def, collective.def, message.def, window.def and apart.def
+ * repeat its own, or do not compile; what things are called is compared when it runs. It needs no
+ * MPI_Init. */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdint.h>
@@ -15,6 +16,8 @@
 #define GUEST_MPI_COUNT    MPI_Count
 #define GUEST_MPI_AINT     MPI_Aint
 #define GUEST_MPI_WIN      MPI_Win
+#define GUEST_MPI_FILE     MPI_File
+#define GUEST_MPI_OFFSET   MPI_Offset
 #define GUEST_MPI_COMMS    MPI_Comm
 #define GUEST_MPI_TYPES    MPI_Datatype
 #define GUEST_MPI_GROUPS   MPI_Group
@@ -22,6 +25,8 @@
 #define GUEST_MPI_MESSAGES MPI_Message
 #define GUEST_MPI_STATUSES MPI_Status
 #define GUEST_MPI_WINS     MPI_Win
+#define GUEST_MPI_FILES    MPI_File
+#define GUEST_MPI_INFOS    MPI_Info
 #define GUEST_MPI_COPY     MPI_Comm_copy_attr_function *
 #define GUEST_MPI_DELETE   MPI_Comm_delete_attr_function *
 #include "harness/guest/mpi/abi.h"

@@ -22,18 +22,18 @@ build() { # NAME: of a source beside this file
     "$cc" -std=gnu17 -O1 -pthread -I"$root" "$here/$1.c" -o "$folder/$1" 2>"$folder/err" ||
         { echo "FAIL: $1 cannot be built with $cc" && cat "$folder/err" && exit 1; }
 }
-for name in mpi_abi_check mpi_program mpi_forms mpi_waits mpi_polls; do
+for name in mpi_abi_check mpi_program mpi_forms mpi_waits mpi_polls mpi_edges; do
     build "$name"
 done
 "$folder/mpi_abi_check" || failures=$((failures + 1))
 
-# said CODE WORDS PROGRAM ARGUMENTS, on three ranks: it ends with this code, and of all that is said about ranks one
-# line has these words (a pattern), and there is no other; none, if they are empty.
+# said CODE WORDS PROGRAM ARGUMENTS, on $ranks ranks: it ends with this code, and of all that is said about ranks one line
+# has these words (a pattern), and there is no other; none, if they are empty.
 said() {
     code=$1 words=$2 program=$3
     shift 3
     # shellcheck disable=SC2086 # words
-    "$ddprove" exec --adapter mpi --limit "$limit" $prove -- "$run" -n 3 "$folder/$program" "$@" >"$folder/out" 2>&1
+    "$ddprove" exec --adapter mpi --limit "$limit" $prove -- "$run" -n "$ranks" "$folder/$program" "$@" >"$folder/out" 2>&1
     got=$?
     grep -a '^ddprove: [A-Z]*\.' "$folder/out" >"$folder/said"
     lines=$(wc -l <"$folder/said")
@@ -46,7 +46,7 @@ said() {
 }
 
 prove="--prove sums"
-most=1 limit=2
+most=1 limit=2 ranks=3
 said 0 "" mpi_program
 grep -q "results of 304 calls judged; 1 not judged" "$folder/out" || { echo "FAIL: too few" && cat "$folder/out" && failures=$((failures + 1)); }
 # A kernel before 6.15 may not tell by which signal.
@@ -133,6 +133,43 @@ if [ $has_circles = yes ]; then
     said 1 "HANG.CYCLE, rank 0,1: .*rank 0 in a message with rank 1 of MPI_COMM_WORLD" mpi_waits chain skip 1 5
     limit=2
 fi
+
+# What the standard allows and few programs do.
+prove="--prove sums"
+for mode in threads asked ending; do
+    said 0 "" mpi_edges $mode
+done
+# An MPI that is built without its checks ends by itself there.
+if "$run" -n 3 "$folder/mpi_edges" refused >/dev/null 2>&1; then
+    said 4 "" mpi_edges refused # nothing can be judged
+fi
+prove=
+for mode in empty pairs early mixed both_ways between files; do
+    said 0 "" mpi_edges $mode
+done
+said 1 "MISMATCH.REDUCTION, rank 1: .*minloc.*maxloc" mpi_edges pairs fault
+said 1 "HANG.NOT_JOINED, rank 2: .*rank 0 waits" mpi_edges mixed fault
+said 1 "HANG.NOT_JOINED, rank 2: .*rank 0 waits" mpi_edges both_ways fault
+if "$folder/mpi_edges" --has-exchange; then
+    said 0 "" mpi_edges exchange
+    said 1 "HANG.NOT_JOINED, rank 1: .*ranks 0,2 wait" mpi_edges exchange fault
+fi
+if [ $has_circles = yes ]; then
+    limit=1
+    said 1 "HANG.CYCLE, rank 1,2: .*rank 2 in a message with rank 1" mpi_edges early fault
+    said 1 "HANG.HOST, rank 1: " mpi_edges between fault
+    said 1 "HANG.\(HOST\|NOT_JOINED\), rank 1: " mpi_edges files fault
+    limit=2
+fi
+ranks=5
+said 0 "" mpi_edges groups
+ranks=1
+if "$run" -n 1 "$folder/mpi_edges" workers >/dev/null 2>&1; then
+    said 0 "" mpi_edges workers
+else
+    echo "not tested: ranks that start others, $run cannot"
+fi
+ranks=3
 
 if command -v "$fortran" >/dev/null && "$fortran" "$here/mpi_program.f90" -o "$folder/fortran" >"$folder/err" 2>&1; then
     said 0 "" fortran

@@ -25,12 +25,16 @@ _Static_assert(sizeof(void *) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define GUEST_MPI_COUNT   int64_t
 #define GUEST_MPI_AINT    int64_t
 #define GUEST_MPI_WIN     uint64_t
+#define GUEST_MPI_FILE    uint64_t
+#define GUEST_MPI_OFFSET  int64_t
 /* In memory: */
 #define GUEST_MPI_COMMS    void
 #define GUEST_MPI_TYPES    void
 #define GUEST_MPI_GROUPS   void
 #define GUEST_MPI_REQUESTS void
 #define GUEST_MPI_WINS     void
+#define GUEST_MPI_FILES    void
+#define GUEST_MPI_INFOS    void
 #define GUEST_MPI_MESSAGES void
 #define GUEST_MPI_STATUSES void
 typedef int guest_mpi_copy(uint64_t comm, int keyval, void *context, void *value, void *out,
@@ -44,20 +48,24 @@ typedef int guest_mpi_delete(uint64_t comm, int keyval, void *value, void *conte
  * data. X(what, Open MPI's symbol, MPICH's number, the standard's number) */
 #define GUEST_MPI_HANDLE_TABLE(X)                           \
     X(COMM_WORLD, "ompi_mpi_comm_world", 0x44000000, 0x101) \
+    X(COMM_SELF, "ompi_mpi_comm_self", 0x44000001, 0x102)   \
     X(COMM_NULL, "ompi_mpi_comm_null", 0x04000000, 0x100)   \
     X(REQUEST_NULL, "ompi_request_null", 0x2c000000, 0x180)
 /* The same and the guest library's name. Types of Fortran have the sizes that their compilers give
  * them unless they are told otherwise. */
-#define GUEST_MPI_OP_TABLE(X)                           \
-    X(SUM, "ompi_mpi_op_sum", 0x58000003, 0x21, SUM)    \
-    X(MAX, "ompi_mpi_op_max", 0x58000001, 0x23, MAX)    \
-    X(MIN, "ompi_mpi_op_min", 0x58000002, 0x22, MIN)    \
-    X(PROD, "ompi_mpi_op_prod", 0x58000004, 0x24, PROD) \
-    X(LAND, "ompi_mpi_op_land", 0x58000005, 0x30, LAND) \
-    X(LOR, "ompi_mpi_op_lor", 0x58000007, 0x31, LOR)    \
-    X(BAND, "ompi_mpi_op_band", 0x58000006, 0x28, BAND) \
-    X(BOR, "ompi_mpi_op_bor", 0x58000008, 0x29, BOR)    \
-    X(BXOR, "ompi_mpi_op_bxor", 0x5800000a, 0x2a, BXOR)
+#define GUEST_MPI_OP_TABLE(X)                                 \
+    X(SUM, "ompi_mpi_op_sum", 0x58000003, 0x21, SUM)          \
+    X(MAX, "ompi_mpi_op_max", 0x58000001, 0x23, MAX)          \
+    X(MIN, "ompi_mpi_op_min", 0x58000002, 0x22, MIN)          \
+    X(PROD, "ompi_mpi_op_prod", 0x58000004, 0x24, PROD)       \
+    X(LAND, "ompi_mpi_op_land", 0x58000005, 0x30, LAND)       \
+    X(LOR, "ompi_mpi_op_lor", 0x58000007, 0x31, LOR)          \
+    X(BAND, "ompi_mpi_op_band", 0x58000006, 0x28, BAND)       \
+    X(BOR, "ompi_mpi_op_bor", 0x58000008, 0x29, BOR)          \
+    X(BXOR, "ompi_mpi_op_bxor", 0x5800000a, 0x2a, BXOR)       \
+    X(LXOR, "ompi_mpi_op_lxor", 0x58000009, 0x32, LXOR)       \
+    X(MINLOC, "ompi_mpi_op_minloc", 0x5800000b, 0x38, MINLOC) \
+    X(MAXLOC, "ompi_mpi_op_maxloc", 0x5800000c, 0x39, MAXLOC)
 #define GUEST_MPI_TYPE_TABLE(X)                                                  \
     X(FLOAT, "ompi_mpi_float", 0x4c00040a, 0x210, F32)                           \
     X(DOUBLE, "ompi_mpi_double", 0x4c00080b, 0x214, F64)                         \

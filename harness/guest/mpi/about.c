@@ -6,6 +6,12 @@ static int is_in_place(const void *data)
     return (intptr_t)data == guest_mpi_names()->IN_PLACE;
 }
 
+/* A count below 0 is none: MPI says so, and nobody is to look for so many elements before. */
+static int is_refused(uint64_t count)
+{
+    return (int64_t)count < 0;
+}
+
 static int rank_of(uint64_t comm)
 {
     int rank = -1;
@@ -44,7 +50,7 @@ struct ddprove_guest_call guest_mpi_about_data(uint64_t comm, uint32_t kind, uin
     }
     call.dtype = guest_mpi_dtype(type, count, &call.elem_count);
     call.redop = op != NULL ? guest_mpi_redop(*op) : DDPROVE_GUEST_NO_REDOP;
-    if (call.dtype != DDPROVE_GUEST_BYTES) {
+    if (call.dtype != DDPROVE_GUEST_BYTES && !is_refused(count)) {
         call.in = is_in_place(in) ? out : in;
         call.out = kind == DDPROVE_GUEST_REDUCE && rank_of(comm) != root ? NULL : out;
     }
@@ -82,8 +88,8 @@ struct ddprove_guest_call guest_mpi_about_parts(uint64_t comm, uint32_t kind, in
     call.dtype = guest_mpi_dtype(told->type, told->count, &call.elem_count);
     has_in = kind != DDPROVE_GUEST_SCATTER || rank_of(comm) == root;
     has_out = kind != DDPROVE_GUEST_GATHER || rank_of(comm) == root;
-    if (call.dtype == DDPROVE_GUEST_BYTES || (has_in && !is_shown(&call, &in)) ||
-        (has_out && !is_shown(&call, &out))) {
+    if (call.dtype == DDPROVE_GUEST_BYTES || is_refused(told->count) ||
+        (has_in && !is_shown(&call, &in)) || (has_out && !is_shown(&call, &out))) {
         return call;
     }
     (void)guest_mpi()->Comm_size(comm, &size);

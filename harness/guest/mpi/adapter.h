@@ -3,8 +3,8 @@
  * second names (PMPI_). It is linked with no MPI: it is loaded into launchers and shells too, which
  * have none. It goes by both names itself, as MPI's own wrappers for Fortran call either.
  *
- * Not seen: what messages carry, one-sided communication, files; of communicators between two
- * groups, and beyond 64, only that a rank waits in one. */
+ * Not seen: what messages carry, one-sided communication, files; of these, of communicators between
+ * two groups and of those beyond 64, only that a rank waits in one. */
 #ifndef HARNESS_GUEST_MPI_ADAPTER_H
 #define HARNESS_GUEST_MPI_ADAPTER_H
 
@@ -132,8 +132,11 @@ void guest_mpi_call_end(struct ddprove_guest_call *call, int result);
 /* Show that the calling thread waits for one or two ranks of a communicator, as MPI names them; or
  * for anybody's. */
 void guest_mpi_wait_begin(uint64_t comm, int peer, int other);
+/* A message was asked for, and one was sent, with this result: ends when both are there. */
+int guest_mpi_exchange_end(uint64_t comm, int to, int from, uint64_t requests[2], int result,
+                           void *status);
 /* It asks whether a rank's message has come, and it has not. */
-void guest_mpi_poll(uint64_t comm, int peer);
+void guest_mpi_poll(uint64_t comm, int peer, int other);
 /* The same of one of several: what is waited for, where. */
 enum { GUEST_MPI_WAITS_MAX = 8 };
 struct guest_mpi_waits {
@@ -146,7 +149,7 @@ struct guest_mpi_waits {
 };
 /* Of calls of one communicator the first one is kept, as whoever lacks it lacks the others. */
 void guest_mpi_waits_add_call(struct guest_mpi_waits *waits, const struct ddprove_guest_call *call);
-void guest_mpi_waits_add_message(struct guest_mpi_waits *waits, uint64_t comm, int peer);
+void guest_mpi_waits_add_message(struct guest_mpi_waits *waits, uint64_t comm, int peer, int other);
 /* Somebody who is not known. */
 void guest_mpi_waits_add_any(struct guest_mpi_waits *waits);
 void guest_mpi_waits_begin(struct guest_mpi_waits *waits);
@@ -158,9 +161,9 @@ void guest_mpi_request_of_call(const void *request, const struct ddprove_guest_c
 /* A call is ready to be started, again and again. */
 void guest_mpi_request_of_starts(const void *request, const struct ddprove_guest_call *call,
                                  uint64_t comm);
-/* A message is under way, or ready to be started. */
-void guest_mpi_request_of_message(const void *request, uint64_t comm, int peer, int is_started,
-                                  int is_persistent);
+/* A message is under way, or ready to be started; other: as peer, or whom it comes from. */
+void guest_mpi_request_of_message(const void *request, uint64_t comm, int peer, int other,
+                                  int is_started, int is_persistent);
 /* What it was posted with is its, until it is done; with an error, nobody's. */
 void guest_mpi_request_keep(const void *request, int result, struct guest_mpi_small *small);
 /* A communicator is being made, in a call that is shown in its parent. */

@@ -181,22 +181,32 @@ GUEST_MPI_ALSO(Comm_idup_with_info);
  */
 
 /* How often communicators of the same members were made, by a number that follows from who they
- * are; all members have made the same ones. */
+ * are; all members have made the same ones. 0: there is no memory. */
 static uint64_t count_of(uint64_t members)
 {
-    enum { KNOWN_MAX = 256 };
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static struct {
+    static struct known {
         uint64_t members, count;
-    } known[KNOWN_MAX];
+    } * known;
+    static size_t known_count, capacity;
+    struct known *grown = known;
     uint64_t count = 0;
+    size_t i = 0;
 
     (void)pthread_mutex_lock(&lock);
-    for (int i = 0; i < KNOWN_MAX && count == 0; i++) {
-        if (known[i].count == 0 || known[i].members == members) {
-            known[i].members = members;
-            count = ++known[i].count;
-        }
+    while (i < known_count && known[i].members != members) {
+        i++;
+    }
+    if (i == capacity) {
+        grown = realloc(known, (capacity + 64) * 2 * sizeof *known);
+        known = grown != NULL ? grown : known;
+        capacity = grown != NULL ? (capacity + 64) * 2 : capacity;
+    }
+    if (i < capacity && i == known_count) {
+        known[known_count++] = (struct known){.members = members};
+    }
+    if (i < capacity) {
+        count = ++known[i].count;
     }
     (void)pthread_mutex_unlock(&lock);
     return count;

@@ -61,9 +61,22 @@ uint64_t guest_mpi_op_of(uint32_t redop, uint64_t op)
     return op;
 }
 
-uint32_t guest_mpi_dtype(uint64_t type, uint64_t count, uint64_t *out_elem_count)
+/* A type may hold nothing, or more bytes than an int can say. */
+static uint64_t size_bytes_of(uint64_t type)
 {
     int size_bytes = 1;
+    int64_t large = 1;
+
+    if (guest_mpi()->Type_size(type, &size_bytes) == 0 && size_bytes < 0 &&
+        guest_mpi()->Type_size_x != NULL) {
+        (void)guest_mpi()->Type_size_x(type, &large);
+        return large > 0 ? (uint64_t)large : 1;
+    }
+    return size_bytes >= 0 ? (uint64_t)size_bytes : 1;
+}
+
+uint32_t guest_mpi_dtype(uint64_t type, uint64_t count, uint64_t *out_elem_count)
+{
 
     (void)pthread_once(&once, fill);
     type = guest_mpi_clean(type);
@@ -73,8 +86,7 @@ uint32_t guest_mpi_dtype(uint64_t type, uint64_t count, uint64_t *out_elem_count
             return dtypes[i];
         }
     }
-    (void)guest_mpi()->Type_size(type, &size_bytes);
-    *out_elem_count = count * (uint64_t)(size_bytes > 0 ? size_bytes : 1);
+    *out_elem_count = count * size_bytes_of(type);
     return DDPROVE_GUEST_BYTES;
 }
 

@@ -1,6 +1,6 @@
 /* Purpose: what a request that is not done is about.
- * Idea: an active request is unique in its process, so a table by request finds it. A program may
- * have thousands under way. */
+ * Idea: a table by request finds it, as a program may have thousands under way; of one request the
+ * last one first. */
 #include "harness/guest/mpi/pending.h"
 
 #include <pthread.h>
@@ -14,18 +14,31 @@ enum { ROWS = 1024 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct guest_mpi_pending *rows[ROWS];
 static uint64_t count;
+static uint64_t number;
+static uint64_t list;
 
 int guest_mpi_pending_is_any(void)
 {
     return guest_load(&count) != 0;
 }
 
-/* Where the pointer to it stands, or to where it would be put. With the lock. */
+/* Where the pointer to the last one of a request stands, or to where it would be put; the rest with
+ * the lock too. */
 static struct guest_mpi_pending **place_of(uint64_t request)
 {
     struct guest_mpi_pending **place = &rows[guest_mix(request) % ROWS];
 
     while (*place != NULL && (*place)->request != request) {
+        place = &(*place)->next;
+    }
+    return place;
+}
+
+static struct guest_mpi_pending **place_of_number(const struct guest_mpi_asked *asked)
+{
+    struct guest_mpi_pending **place = place_of(asked->request);
+
+    while (*place != NULL && (*place)->number != asked->number) {
         place = &(*place)->next;
     }
     return place;
@@ -41,41 +54,92 @@ static void take_out(struct guest_mpi_pending **place)
     guest_store(&count, count - 1);
 }
 
-int guest_mpi_pending_find(uint64_t request, struct guest_mpi_pending *out)
+void guest_mpi_pending_ask(struct guest_mpi_asked *asked, int asked_count)
 {
-    struct guest_mpi_pending **place;
-    int is_found;
-
-    if (!guest_mpi_pending_is_any()) {
-        return 0;
-    }
     (void)pthread_mutex_lock(&lock);
-    place = place_of(request);
-    is_found = *place != NULL;
-    if (is_found) {
-        *out = **place;
+    list++;
+    for (int i = 0; i < asked_count; i++) {
+        struct guest_mpi_pending *pending = *place_of(asked[i].request);
+
+        while (pending != NULL &&
+               (pending->request != asked[i].request || pending->asked == list)) {
+            pending = pending->next;
+        }
+        asked[i].number = pending != NULL ? pending->number : 0;
+        if (pending != NULL) {
+            pending->asked = list;
+        }
     }
     (void)pthread_mutex_unlock(&lock);
+}
+
+static int copy(const struct guest_mpi_pending *found, struct guest_mpi_pending *out)
+{
+    if (found != NULL) {
+        *out = *found;
+    }
+    return found != NULL;
+}
+
+int guest_mpi_pending_find(const struct guest_mpi_asked *asked, struct guest_mpi_pending *out)
+{
+    int is_found = 0;
+
+    if (asked->number != 0) {
+        (void)pthread_mutex_lock(&lock);
+        is_found = copy(*place_of_number(asked), out);
+        (void)pthread_mutex_unlock(&lock);
+    }
     return is_found;
 }
 
-/* If the request is known, MPI has given it to another call, so nobody saw the end of the one
- * before. */
+int guest_mpi_pending_of(uint64_t request, struct guest_mpi_pending *out)
+{
+    int is_found = 0;
+
+    if (guest_mpi_pending_is_any()) {
+        (void)pthread_mutex_lock(&lock);
+        is_found = copy(*place_of(request), out);
+        (void)pthread_mutex_unlock(&lock);
+    }
+    return is_found;
+}
+
+/* Where this is to be written. A request that is known was given to something else: another thread
+ * is about to see the end of the call before, which stays. Of a message nothing is left to do. */
+static struct guest_mpi_pending *room_for(const struct guest_mpi_pending *pending)
+{
+    struct guest_mpi_pending **place = place_of(pending->request);
+    struct guest_mpi_pending *room = *place;
+
+    if (pending->number != 0) {
+        return *place_of_number(
+            &(struct guest_mpi_asked){.request = pending->request, .number = pending->number});
+    }
+    if (room != NULL && (room->kind == GUEST_MPI_PENDING_MESSAGE || !room->is_active)) {
+        take_out(place);
+    }
+    room = calloc(1, sizeof *room);
+    if (room != NULL) {
+        room->next = *place;
+        *place = room;
+        guest_store(&count, count + 1);
+    }
+    return room;
+}
+
 void guest_mpi_pending_set(const struct guest_mpi_pending *pending)
 {
-    struct guest_mpi_pending **place;
+    struct guest_mpi_pending *room;
     struct guest_mpi_pending *next;
 
     (void)pthread_mutex_lock(&lock);
-    place = place_of(pending->request);
-    if (*place == NULL) {
-        *place = calloc(1, sizeof **place);
-        guest_store(&count, count + (*place != NULL));
-    }
-    if (*place != NULL) {
-        next = (*place)->next;
-        **place = *pending;
-        (*place)->next = next;
+    room = room_for(pending);
+    if (room != NULL) {
+        next = room->next;
+        *room = *pending;
+        room->next = next;
+        room->number = pending->number != 0 ? pending->number : ++number;
     }
     (void)pthread_mutex_unlock(&lock);
 }
@@ -95,20 +159,20 @@ static void end(struct guest_mpi_pending *pending, int result)
     }
 }
 
-void guest_mpi_pending_end(uint64_t request, int result)
+void guest_mpi_pending_end(const struct guest_mpi_asked *asked, int result, int is_kept)
 {
     struct guest_mpi_pending **place;
     struct guest_mpi_pending found = {.is_active = 0};
 
-    if (!guest_mpi_pending_is_any()) {
+    if (asked->number == 0) {
         return;
     }
     (void)pthread_mutex_lock(&lock);
-    place = place_of(request);
+    place = place_of_number(asked);
     if (*place != NULL) {
         found = **place;
         (*place)->is_active = 0;
-        if (!found.is_persistent) {
+        if (!found.is_persistent && !is_kept) {
             take_out(place);
         }
     }

@@ -4,26 +4,40 @@
 #include "harness/guest/mpi/pending.h"
 
 /* What was asked, and the answer. */
-static void asked(uint64_t request, int result, int is_there)
+static void answered(uint64_t request, int result, int is_there)
 {
     struct guest_mpi_pending pending;
 
     if (result != 0 || is_there) {
         guest_poll_over();
-    } else if (guest_mpi_pending_find(request, &pending) && pending.is_active) {
+    } else if (guest_mpi_pending_of(request, &pending) && pending.is_active) {
         if (pending.kind == GUEST_MPI_PENDING_CALL) {
             guest_poll_show(pending.call.comm, pending.call.seq);
         } else {
-            guest_mpi_poll(pending.comm, pending.peer);
+            guest_mpi_poll(pending.comm, pending.peer, pending.other);
         }
     }
 }
 
+/* Once it is said to be done, its buffers are the program's again. */
 int MPI_Request_get_status(uint64_t request, int *flag, void *status)
 {
-    const int result = guest_mpi()->Request_get_status(request, flag, status);
+    struct guest_mpi_asked asked = {.request = guest_mpi_clean(request)};
+    struct guest_mpi_pending pending;
+    int result;
 
-    asked(guest_mpi_clean(request), result, result == 0 && *flag != 0);
+    if (guest_mpi_pending_is_any()) {
+        guest_mpi_pending_ask(&asked, 1);
+    }
+    result = guest_mpi()->Request_get_status(request, flag, status);
+    if (result == 0 && *flag != 0) {
+        if (guest_mpi_pending_find(&asked, &pending) && pending.is_active &&
+            pending.kind == GUEST_MPI_PENDING_MESSAGE) {
+            guest_wait_count();
+        }
+        guest_mpi_pending_end(&asked, result, 1);
+    }
+    answered(asked.request, result, result == 0 && *flag != 0);
     return result;
 }
 GUEST_MPI_ALSO(Request_get_status);
@@ -35,7 +49,7 @@ int MPI_Iprobe(int peer, int tag, uint64_t comm, int *flag, void *status)
     if (result != 0 || *flag != 0) {
         guest_poll_over();
     } else {
-        guest_mpi_poll(comm, peer);
+        guest_mpi_poll(comm, peer, peer);
     }
     return result;
 }
@@ -48,7 +62,7 @@ int MPI_Improbe(int peer, int tag, uint64_t comm, int *flag, void *message, void
     if (result != 0 || *flag != 0) {
         guest_poll_over();
     } else {
-        guest_mpi_poll(comm, peer);
+        guest_mpi_poll(comm, peer, peer);
     }
     return result;
 }
@@ -57,7 +71,7 @@ GUEST_MPI_ALSO(Improbe);
 static int readied(int result, const void *request, uint64_t comm, int peer)
 {
     if (result == 0) {
-        guest_mpi_request_of_message(request, comm, peer, 0, 1);
+        guest_mpi_request_of_message(request, comm, peer, peer, 0, 1);
     }
     return result;
 }
@@ -91,7 +105,7 @@ int MPI_Parrived(uint64_t request, int part, int *flag)
     const int result = guest_mpi()->Parrived != NULL ? guest_mpi()->Parrived(request, part, flag)
                                                      : GUEST_MPI_LACKING;
 
-    asked(guest_mpi_clean(request), result, result == 0 && *flag != 0);
+    answered(guest_mpi_clean(request), result, result == 0 && *flag != 0);
     return result;
 }
 GUEST_MPI_ALSO(Parrived);

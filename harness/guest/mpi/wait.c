@@ -51,10 +51,33 @@ void guest_mpi_wait_begin(uint64_t comm, int peer, int other)
     }
 }
 
-void guest_mpi_poll(uint64_t comm, int peer)
+int guest_mpi_exchange_end(uint64_t comm, int to, int from, uint64_t requests[2], int result,
+                           void *status)
+{
+    uint64_t ignored[16]; /* as large as any MPI's status */
+    uint64_t what;
+    const uint32_t handle = wait_of(comm, to, to, &what);
+    int sent;
+
+    if (result != 0) { /* nothing was sent, and nothing is to come */
+        (void)guest_mpi()->Cancel(&requests[0]);
+        (void)guest_mpi()->Wait(&requests[0], ignored);
+        return result;
+    }
+    guest_mpi_wait_begin(comm, from, from);
+    result = guest_mpi()->Wait(&requests[0], status);
+    if (handle != 0) {
+        guest_wait_one_of(handle, what);
+    }
+    sent = guest_mpi()->Wait(&requests[1], ignored);
+    guest_wait_show(0, 0);
+    return result != 0 ? result : sent;
+}
+
+void guest_mpi_poll(uint64_t comm, int peer, int other)
 {
     uint64_t what;
-    const uint32_t handle = wait_of(comm, peer, peer, &what);
+    const uint32_t handle = wait_of(comm, peer, other, &what);
 
     guest_poll_show(handle, what);
 }
@@ -92,12 +115,12 @@ void guest_mpi_waits_add_call(struct guest_mpi_waits *waits, const struct ddprov
 }
 
 /* As one that may be another one's: it may be given up once something else has come. */
-void guest_mpi_waits_add_message(struct guest_mpi_waits *waits, uint64_t comm, int peer)
+void guest_mpi_waits_add_message(struct guest_mpi_waits *waits, uint64_t comm, int peer, int other)
 {
     const uint32_t handle = guest_mpi_comm(comm);
     const uint64_t what = guest_wait_pack(peer, peer);
 
-    if (handle == 0 || peer < 0) {
+    if (handle == 0 || peer < 0 || other != peer) {
         guest_mpi_waits_add_any(waits);
         return;
     }
@@ -123,9 +146,9 @@ void guest_mpi_waits_begin(struct guest_mpi_waits *waits)
     }
     if (!has_all) {
         guest_mpi_waits_add_any(waits);
-        guest_wait_show(guest_mpi_world(), guest_wait_pack(-1, -1));
+        guest_wait_one_of(guest_mpi_world(), guest_wait_pack(-1, -1));
     } else if (waits->count > 0) {
-        guest_wait_show(waits->items[0].comm, waits->items[0].what);
+        guest_wait_one_of(waits->items[0].comm, waits->items[0].what);
     }
 }
 

@@ -6,6 +6,7 @@
 static int keyval;
 static int has_keyval;
 static uint32_t world_handle;
+static int has_end; /* the rank's end will be told */
 
 static int forget(uint64_t comm, int key, void *value, void *context)
 {
@@ -61,6 +62,37 @@ void guest_mpi_adopt(uint64_t comm, uint64_t key, const char *name)
     }
 }
 
+/* At its end MPI first gives back what hangs on MPI_COMM_SELF, the last one hung there first: what
+ * the program has hung there may still make calls, this has been there before. */
+static int finish(uint64_t comm, int key, void *value, void *context)
+{
+    (void)comm;
+    (void)key;
+    (void)value;
+    (void)context;
+    has_end = 0;
+    ddprove_guest_detach();
+    return 0;
+}
+
+static void hang_end(void)
+{
+    const struct guest_mpi *mpi = guest_mpi();
+    int end_key = 0;
+
+    has_end = mpi->Comm_create_keyval(do_not_copy, finish, &end_key, NULL) == 0 &&
+              mpi->Comm_set_attr(guest_mpi_names()->COMM_SELF, end_key, NULL) == 0;
+}
+
+/* A process that others have started has ranks of its own, which are not the job's. */
+static int is_started_by_ranks(void)
+{
+    const uint64_t none = guest_mpi_names()->COMM_NULL;
+    uint64_t parent = none;
+
+    return guest_mpi()->Comm_get_parent(&parent) == 0 && guest_mpi_load(&parent, 0) != none;
+}
+
 static void begin(void)
 {
     const struct guest_mpi *mpi = guest_mpi();
@@ -69,7 +101,7 @@ static void begin(void)
     int size = 0;
     int level = names->THREAD_MULTIPLE;
 
-    if (mpi->Comm_rank(names->COMM_WORLD, &rank) != 0 ||
+    if (is_started_by_ranks() || mpi->Comm_rank(names->COMM_WORLD, &rank) != 0 ||
         mpi->Comm_size(names->COMM_WORLD, &size) != 0 || ddprove_guest_attach(rank, size) == 0) {
         return;
     }
@@ -81,6 +113,7 @@ static void begin(void)
         guest_mpi_adopt(names->COMM_WORLD, 1, "MPI_COMM_WORLD");
         world_handle = guest_mpi_comm(names->COMM_WORLD);
     }
+    hang_end();
 }
 
 int MPI_Init(int *argc, char ***argv)
@@ -103,7 +136,9 @@ GUEST_MPI_ALSO(Init_thread);
 
 int MPI_Finalize(void)
 {
-    ddprove_guest_detach();
+    if (!has_end) {
+        ddprove_guest_detach();
+    }
     return guest_mpi()->Finalize();
 }
 GUEST_MPI_ALSO(Finalize);

@@ -7,7 +7,7 @@ from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_uint32, c_ui
 KINDS = ("all_reduce broadcast all_gather barrier reduce reduce_scatter gather scatter all_to_all scan exscan send recv "
          "comm_create other neighbor_all_gather neighbor_all_to_all").split()
 DTYPES = "bytes u8 i8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64".split()
-REDOPS = "none sum avg prod min max land lor band bor bxor user".split()
+REDOPS = "none sum avg prod min max land lor band bor bxor user lxor minloc maxloc".split()
 PHASES = {"init": 2, "data": 3, "forward": 4, "loss": 5, "backward": 6, "reduce": 7, "optimizer": 8, "buffer": 9,
           "checkpoint": 10, "teardown": 13}
 PARAMETER, BUFFER = 0, 1
