@@ -22,10 +22,10 @@
  *   into the graph, and its replays are not seen;
  * - communicators of which one process drives several ranks (ncclCommInitAll, a thread for each):
  *   the arena has one place for a rank's part. They are counted as lost, and nothing is judged;
- * - messages of a process with more than 24 pairs of sender and receiver;
+ * - messages of a process with more than 24 pairs of sender and receiver, and the communicators of
+ *   ncclCommGrow. They are counted as lost too;
  * - calls that one side alone makes (put, signal), and those that kernels make;
  * - which operator of the program's own a reduction uses: all of them are "user";
- * - how long NCCL takes to make a communicator in another thread, where calls do not block;
  * - NCCL that is linked statically (profiler.c is for that), or whose functions the program looks
  *   up in a handle of its own. */
 #ifndef HARNESS_GUEST_NCCL_ADAPTER_H
@@ -50,6 +50,7 @@ const struct guest_nccl *guest_nccl(void);
  * Returns whether it was outside and the process is watched: only then the call is one to show. */
 int guest_nccl_enter(void);
 void guest_nccl_leave(void);
+int guest_nccl_is_inside(void);
 /* The address of a function of the CUDA driver, wherever the program has it from; NULL. */
 void *guest_nccl_driver_symbol(const char *name);
 
@@ -86,6 +87,7 @@ struct guest_nccl_comm {
     uint32_t rank, size;
     uint64_t key;
     int has_failed;
+    int has_lost_pair; /* there was no place for one of its pairs */
     char name[32];
 };
 /* Copies what is known of a communicator. Returns whether anything is. */
@@ -117,8 +119,8 @@ uint64_t guest_nccl_hash(uint64_t seed, const void *data, size_t size_bytes);
 /* A communicator that a call makes. */
 struct guest_nccl_birth {
     struct ddprove_guest_call call; /* of the new one, or of the one that it is split from */
-    struct ncclComm **out;
-    struct ncclComm *parent; /* who says when it is there; NULL: out does at once */
+    struct ncclComm **out;          /* NULL: it is known already */
+    struct ncclComm *parent;        /* who says when it is there; NULL: out does at once */
     uint64_t key;
     uint32_t handle; /* 0: its rank and size are not known before it is there */
     /* The call has ended; result: NCCL's. */
