@@ -13,6 +13,10 @@ extern "C" {
 /* As ddprove_guest_comm_create. */
 uint32_t guest_comm_create(uint64_t key, uint32_t rank, uint32_t size, const char *name,
                            enum guest_comm_kind kind);
+/* Messages of a device's communicator between this process and another one, which is rank `peer` of
+ * it. */
+uint32_t guest_pair_create(uint64_t key, uint32_t rank, const char *name, uint32_t parent,
+                           uint32_t peer);
 /* As ddprove_guest_comm_free; is_aborted: with calls under way, which will not end well. */
 void guest_comm_free(uint32_t comm, int is_aborted);
 /* A communicator lives that could not be shown. */

@@ -100,6 +100,7 @@ struct harness_watch_group {
     uint64_t size;
     bool is_pair; /* its calls are messages, of which a step need not be the other rank's */
     char name[GUEST_NAME_BYTES];
+    uint32_t peer; /* of a pair that one end alone has shown: the other one's rank in `parent` */
     struct harness_watch_member *members; /* [world_size], by rank of the job */
     uint64_t checked_seq;                 /* up to here all members posted the same */
     uint64_t summed_seq;                  /* up to here results were judged */
@@ -110,6 +111,8 @@ struct harness_watch_group {
     uint64_t differs_ns;  /* when a difference was first seen; 0: none is */
     bool is_wrong;        /* a finding was made of it, or entries of a member were lost: what
                              follows in it is not compared */
+    uint32_t parent;      /* of a pair: index + 1 of the communicator that it belongs to; 0: that
+                             was not told */
 };
 
 /* Why a call's result was not judged. X(identifier, in words) */

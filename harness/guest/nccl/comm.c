@@ -243,26 +243,49 @@ static uint32_t make_pair(struct pair *place, const struct guest_nccl_comm *comm
 
     (void)snprintf(name, sizeof name, "%.20s %u>%u", comm->name, from, to);
     *place = (struct pair){.comm = comm->handle, .from = from, .to = to};
-    place->handle = guest_comm_create(guest_nccl_hash(comm->key, &ends, sizeof ends),
-                                      comm->rank == from ? 0 : 1, 2, name, GUEST_COMM_PAIR);
+    place->handle =
+        guest_pair_create(guest_nccl_hash(comm->key, &ends, sizeof ends), comm->rank != from, name,
+                          comm->handle, comm->rank == from ? to : from);
     return place->handle;
+}
+
+/* n-th messages would not meet if their count began in the middle: a communicator that once found
+ * no place for a pair gets none for another one, though some be free by then. Returns whether it
+ * may. */
+static int may_have_pair(uint32_t comm, const struct pair *place)
+{
+    for (size_t i = 0; i < list_count; i++) {
+        if (list[i].handle == comm) {
+            if (place == NULL && !list[i].has_lost_pair) {
+                list[i].has_lost_pair = 1;
+                guest_comm_lost();
+            }
+            return !list[i].has_lost_pair;
+        }
+    }
+    return 0;
 }
 
 uint32_t guest_nccl_pair(const struct guest_nccl_comm *comm, uint32_t from, uint32_t to)
 {
     struct pair *place = NULL;
     uint32_t handle = 0;
+    int is_found = 0;
 
+    if (comm->handle == 0 || from == to) {
+        return 0;
+    }
     (void)pthread_mutex_lock(&lock);
-    for (size_t i = 0; comm->handle != 0 && from != to && i < PAIRS_MAX; i++) {
+    for (size_t i = 0; i < PAIRS_MAX && !is_found; i++) {
         if (pairs[i].comm == comm->handle && pairs[i].from == from && pairs[i].to == to) {
             handle = pairs[i].handle;
-            place = NULL;
-            break;
+            is_found = 1;
         }
         place = place == NULL && pairs[i].comm == 0 ? &pairs[i] : place;
     }
-    handle = place != NULL ? make_pair(place, comm, from, to) : handle;
+    if (!is_found && may_have_pair(comm->handle, place)) {
+        handle = make_pair(place, comm, from, to);
+    }
     (void)pthread_mutex_unlock(&lock);
     return handle;
 }

@@ -119,3 +119,72 @@ CT_TEST(watch_device, a_group_that_lacks_a_rank)
     check_lacking(false);
     check_lacking(true);
 }
+
+/* --- somebody who does not show --------------------------------------------------------------- */
+
+/* Each of four ranks sends to the next one, in its first messages, and rank 2 does not come to
+ * that. */
+static void play_ring(struct fake_job *job)
+{
+    fake_job_open(job, 4, 1024);
+    for (uint32_t r = 0; r < 4; r++) {
+        fake_attach(job, r);
+        fake_comm_of(job, r, 0, 1, r, 4, GUEST_COMM_DEVICE);
+    }
+    for (uint32_t r = 0; r < 4; r++) {
+        for (uint32_t end = 0; r != 2 && end < 2; end++) {
+            fake_pair(job, r, 1 + end, 10 + (end == 0 ? r : (r + 3) % 4), end,
+                      end == 0 ? (r + 1) % 4 : (r + 3) % 4);
+            fake_lane(job, r, end, 1 + end, STREAM);
+            fake_launch(job, r, 1 + end, 1, fake_post(job, r, 1 + end, 10, 0), 1 + end);
+            fake_reach(job, r, end, 1, 0);
+        }
+    }
+    CT_CHECK_EQ_U64(fake_look(job, MS), 0);
+    CT_CHECK_EQ_U64(fake_look(job, job->limits.silent_ns - MS), 0);
+}
+
+/* Others have come to all of each other's messages, and wait for it all the same. */
+CT_TEST(watch_device, a_rank_that_never_sends)
+{
+    struct fake_job job;
+
+    play_ring(&job);
+    fake_look(&job, 2 * (uint64_t)MS);
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "2");
+    fake_job_close(&job);
+}
+
+/* It may have sent them, and not have shown that: nobody else is to blame for it. */
+CT_TEST(watch_device, a_rank_that_cannot_show_what_it_sends)
+{
+    struct fake_job job;
+
+    play_ring(&job);
+    guest_arena_page(job.arena.head, 2)->lost_comms = 1;
+    fake_look(&job, 2 * (uint64_t)MS);
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "none");
+    fake_job_close(&job);
+}
+
+/* Ranks wait for two others in a communicator: one does not come, and one could not show that it
+ * has it. */
+CT_TEST(watch_device, a_rank_that_cannot_show_where_it_waits)
+{
+    struct fake_job job;
+
+    fake_job_open(&job, 4, 64);
+    for (uint32_t r = 0; r < 4; r++) {
+        fake_attach(&job, r);
+        if (r != 0) {
+            fake_comm(&job, r, 0, 1, r, 4);
+        }
+    }
+    guest_arena_page(job.arena.head, 0)->lost_comms = 1;
+    fake_wait(&job, 1, 0, 0, fake_post(&job, 1, 0, 10, 0));
+    fake_wait(&job, 3, 0, 0, fake_post(&job, 3, 0, 10, 0));
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    fake_look(&job, job.limits.silent_ns + MS);
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "2");
+    fake_job_close(&job);
+}
