@@ -188,3 +188,26 @@ CT_TEST(watch_device, a_rank_that_cannot_show_where_it_waits)
     (void)fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "2");
     fake_job_close(&job);
 }
+
+/* A card that cannot say how far it is: who has given it a call that rank 1 has not posted may be
+ * waiting for it. */
+CT_TEST(watch_device, still_on_cards_that_say_nothing)
+{
+    struct fake_job job;
+
+    fake_job_open(&job, 3, 64);
+    job.limits.still_ns = 2 * job.limits.silent_ns;
+    for (uint32_t r = 0; r < 3; r++) {
+        fake_attach(&job, r);
+        fake_comm_of(&job, r, 0, 1, r, 3, GUEST_COMM_DEVICE);
+        fake_launch(&job, r, 0, 1, fake_post(&job, r, 0, 10, 0), 0);
+        if (r != 1) {
+            fake_launch(&job, r, 0, 2, fake_post(&job, r, 0, 10, 0), 0);
+        }
+    }
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    CT_CHECK_EQ_U64(fake_look(&job, job.limits.still_ns), 0);
+    fake_look(&job, MS);
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_HOST, "1");
+    fake_job_close(&job);
+}
