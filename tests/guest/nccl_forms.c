@@ -8,9 +8,13 @@
  * pairs: two ranks have more pairs than can be shown, for a while.
  * crowded: the ring, where one rank cannot show its messages.
  * shrink: the crowd, without its last rank.
+ * full: ranks wait for room on their streams, and the last one for threads of theirs that look for
+ * errors (DDP_STANDIN_QUEUE).
  * streams: two communicators on two streams, which rank 1 takes in the other order. */
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,14 +226,65 @@ static void run_streams(void)
     }
 }
 
+static atomic_int posted;
+
+/* Looks for errors once the program's own thread has not got on for a while; then the last rank may
+ * go on. */
+static void *look(void *comm)
+{
+    char path[512];
+    int before = -1;
+    int error = STANDIN_SUCCESS;
+    int fd;
+
+    (void)snprintf(path, sizeof path, "%s/full.%d", folder, rank);
+    fd = open(path, O_WRONLY);
+    while (before != atomic_load(&posted)) {
+        before = atomic_load(&posted);
+        (void)usleep(100000);
+    }
+    TRY(ncclCommGetAsyncError(comm, &error));
+    TRY(error);
+    return write(fd, "", 1) == 1 ? NULL : comm;
+}
+
+static void run_full(void)
+{
+    struct standin_comm *world = make_comm("world");
+    pthread_t thread;
+    char path[512];
+
+    for (int r = 0; r + 1 < size; r++) {
+        (void)snprintf(path, sizeof path, "%s/full.%d", folder, r);
+        (void)mkfifo(path, 0600);
+    }
+    sum(world, stream);
+    TRY(cudaStreamSynchronize(stream));
+    for (int r = 0; rank + 1 == size && r + 1 < size; r++) {
+        char byte;
+        int fd;
+
+        (void)snprintf(path, sizeof path, "%s/full.%d", folder, r);
+        fd = open(path, O_RDONLY);
+        TRY(read(fd, &byte, 1) != 1);
+    }
+    TRY(rank + 1 < size && pthread_create(&thread, NULL, look, world) != 0);
+    for (int i = 0; i < 10 * STEPS; i++) {
+        sum(world, stream);
+        atomic_fetch_add(&posted, 1);
+    }
+    TRY(rank + 1 < size && pthread_join(thread, NULL) != 0);
+    TRY(cudaStreamSynchronize(stream));
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*run)(void);
-    } forms[] = {{"group", run_group},    {"ring", run_ring},     {"crowd", run_crowd},
-                 {"pairs", run_pairs},    {"shrink", run_shrink}, {"crowded", run_crowded},
-                 {"streams", run_streams}};
+    } forms[] = {{"group", run_group}, {"ring", run_ring},      {"crowd", run_crowd},
+                 {"pairs", run_pairs}, {"shrink", run_shrink},  {"crowded", run_crowded},
+                 {"full", run_full},   {"streams", run_streams}};
     char host[32];
 
     rank = (int)strtol(getenv("RANK"), NULL, 10);

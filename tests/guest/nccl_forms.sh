@@ -27,6 +27,10 @@ form() {
 form 4 0 "" group
 form 4 0 "" ring
 form 4 0 "" streams
+# A stream that has no room keeps no other thread.
+export DDP_STANDIN_QUEUE=8
+form 3 0 "" full
+unset DDP_STANDIN_QUEUE
 # What could not be shown is said, and accuses nobody.
 form 4 0 "^ddprove: 4 communicators could not be shown" crowd
 form 4 0 "^ddprove: 5 communicators could not be shown" crowded
