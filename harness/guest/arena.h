@@ -176,6 +176,13 @@ static inline uint64_t guest_name_hash(const char *name)
     return hash != 0 ? hash : 1;
 }
 
+/* Why a communicator is freed: COMM_FREE's third word. */
+enum guest_free {
+    GUEST_FREE_ENDED,
+    GUEST_FREE_ABORTED, /* with calls under way, which will not end well */
+    GUEST_FREE_UNSHOWN  /* it is not: its calls are shown no more */
+};
+
 /* Whose calls a communicator has. */
 enum guest_comm_kind {
     GUEST_COMM_HOST,   /* a thread makes them: once posted they have begun */

@@ -93,7 +93,7 @@ uint32_t ddprove_guest_pair_create(uint64_t key, uint32_t rank, const char *name
     return guest_comm_create(key, rank, 2, name, GUEST_COMM_HOST_PAIR);
 }
 
-void guest_comm_free(uint32_t comm, int is_aborted)
+void guest_comm_free(uint32_t comm, enum guest_free why)
 {
     struct guest_page *page = guest_self_page();
     struct guest_comm *record = page != NULL ? guest_comm_of(page, comm) : NULL;
@@ -103,14 +103,14 @@ void guest_comm_free(uint32_t comm, int is_aborted)
     }
     guest_self_record(
         page, GUEST_EVENT_COMM_FREE,
-        (const uint64_t[GUEST_ARG_COUNT]){comm, guest_load(&record->key), (uint64_t)is_aborted});
+        (const uint64_t[GUEST_ARG_COUNT]){comm, guest_load(&record->key), (uint64_t)why});
     /* Its name stays for whoever reads the ring later. */
     __atomic_store_n(&record->is_taken, 0, __ATOMIC_RELEASE);
 }
 
 void ddprove_guest_comm_free(uint32_t comm)
 {
-    guest_comm_free(comm, 0);
+    guest_comm_free(comm, GUEST_FREE_ENDED);
 }
 
 uint64_t ddprove_guest_comm_child_key(uint32_t parent, uint64_t color)

@@ -17,8 +17,8 @@ uint32_t guest_comm_create(uint64_t key, uint32_t rank, uint32_t size, const cha
  * it. */
 uint32_t guest_pair_create(uint64_t key, uint32_t rank, const char *name, uint32_t parent,
                            uint32_t peer);
-/* As ddprove_guest_comm_free; is_aborted: with calls under way, which will not end well. */
-void guest_comm_free(uint32_t comm, int is_aborted);
+/* As ddprove_guest_comm_free. */
+void guest_comm_free(uint32_t comm, enum guest_free why);
 /* A communicator lives that could not be shown. */
 void guest_comm_lost(void);
 

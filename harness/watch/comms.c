@@ -122,8 +122,11 @@ void harness_watch_take_free(struct harness_watch *watch, uint32_t rank,
     struct harness_watch_member *member = harness_watch_member_of(watch, rank, arg[0], &group);
 
     if (member != NULL) {
+        const bool is_aborted = arg[2] == GUEST_FREE_ABORTED;
+
         member->is_freed = true;
-        member->has_broken = member->has_broken || arg[2] != 0;
-        watch->ranks[rank].has_broken = watch->ranks[rank].has_broken || arg[2] != 0;
+        member->is_unshown = arg[2] == GUEST_FREE_UNSHOWN;
+        member->has_broken = member->has_broken || is_aborted;
+        watch->ranks[rank].has_broken = watch->ranks[rank].has_broken || is_aborted;
     }
 }

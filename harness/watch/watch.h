@@ -88,6 +88,7 @@ struct harness_watch_member {
     bool has_broken;   /* one of them failed, or the communicator was given up */
     uint32_t handle;   /* in that process */
     uint32_t rank;     /* within the group */
+    bool is_unshown;   /* it shows its calls no more */
     uint64_t posted;   /* seq of its last call */
     uint64_t kept_seq; /* calls[0] is this one */
     struct harness_watch_call *calls;

@@ -10,6 +10,7 @@
  * shrink: the crowd, without its last rank.
  * full: ranks wait for room on their streams, and the last one for threads of theirs that look for
  * errors (DDP_STANDIN_QUEUE).
+ * parts: rank 0 drives two ranks of a communicator, and rank 1 waits for them for a while.
  * streams: two communicators on two streams, which rank 1 takes in the other order. */
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
@@ -226,6 +227,33 @@ static void run_streams(void)
     }
 }
 
+static void run_parts(void)
+{
+    const struct standin_id id = share_id("world", 0, size, 1);
+    const int count = rank == 0 ? 2 : 1;
+    const cudaStream_t on[] = {stream, other};
+    struct standin_comm *parts[2] = {NULL, NULL};
+
+    TRY(ncclGroupStart());
+    for (int i = 0; i < count; i++) {
+        TRY(ncclCommInitRank(&parts[i], size + 1, id, rank == 0 ? i : rank + 1));
+    }
+    TRY(ncclGroupEnd());
+    for (int step = 0; step < STEPS; step++) {
+        if (rank == 0 && step == STEPS / 2) {
+            (void)usleep(500000);
+        }
+        TRY(ncclGroupStart());
+        for (int i = 0; i < count; i++) {
+            sum(parts[i], on[i]);
+        }
+        TRY(ncclGroupEnd());
+        for (int i = 0; i < count; i++) {
+            TRY(cudaStreamSynchronize(on[i]));
+        }
+    }
+}
+
 static atomic_int posted;
 
 /* Looks for errors once the program's own thread has not got on for a while; then the last rank may
@@ -282,9 +310,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } forms[] = {{"group", run_group}, {"ring", run_ring},      {"crowd", run_crowd},
-                 {"pairs", run_pairs}, {"shrink", run_shrink},  {"crowded", run_crowded},
-                 {"full", run_full},   {"streams", run_streams}};
+    } forms[] = {{"group", run_group}, {"ring", run_ring},     {"crowd", run_crowd},
+                 {"pairs", run_pairs}, {"shrink", run_shrink}, {"crowded", run_crowded},
+                 {"full", run_full},   {"parts", run_parts},   {"streams", run_streams}};
     char host[32];
 
     rank = (int)strtol(getenv("RANK"), NULL, 10);

@@ -36,6 +36,9 @@ form 4 0 "^ddprove: 4 communicators could not be shown" crowd
 form 4 0 "^ddprove: 5 communicators could not be shown" crowded
 form 4 0 "^ddprove: 4 communicators could not be shown" shrink
 form 3 0 "^ddprove: 1 communicators could not be shown" pairs
+export DDP_NCCL_STANDIN_SCRIPT=bus_id=unique
+form 2 0 "^ddprove: 2 communicators could not be shown" parts
+unset DDP_NCCL_STANDIN_SCRIPT
 # Whoever hangs is named, and nobody else.
 form 4 1 "^ddprove: LAUNCH.MISSING_RANK, rank 2: .*before posting comm_create 1 of .*ranks 0,1,3 wait" group 2
 form 4 1 "^ddprove: HANG.NOT_JOINED, rank 2: .*before posting send 1 of .*ranks 0,1,3 wait" ring 2

@@ -89,7 +89,7 @@ static int has_other_part(uint64_t key)
         if (list[i].key == key) {
             is_any = 1;
             if (list[i].handle != 0) {
-                ddprove_guest_comm_free(list[i].handle);
+                guest_comm_free(list[i].handle, GUEST_FREE_UNSHOWN);
                 guest_comm_lost();
                 list[i].handle = 0;
             }
@@ -170,13 +170,13 @@ void guest_nccl_comm_end(const struct guest_nccl_comm *comm, int is_aborted)
     for (size_t i = 0; i < PAIRS_MAX; i++) {
         if (pairs[i].comm == comm->handle) {
             guest_nccl_forget_lanes(pairs[i].handle);
-            guest_comm_free(pairs[i].handle, is_aborted);
+            guest_comm_free(pairs[i].handle, is_aborted ? GUEST_FREE_ABORTED : GUEST_FREE_ENDED);
             pairs[i].comm = 0;
         }
     }
     (void)pthread_mutex_unlock(&lock);
     guest_nccl_forget_lanes(comm->handle);
-    guest_comm_free(comm->handle, is_aborted);
+    guest_comm_free(comm->handle, is_aborted ? GUEST_FREE_ABORTED : GUEST_FREE_ENDED);
 }
 
 void guest_nccl_comm_drop(uint32_t handle)
@@ -185,7 +185,7 @@ void guest_nccl_comm_drop(uint32_t handle)
     for (size_t i = 0; handle != 0 && i < list_count; i++) {
         if (list[i].handle == handle) {
             list[i] = list[--list_count];
-            guest_comm_free(handle, 1);
+            guest_comm_free(handle, GUEST_FREE_ABORTED);
             break;
         }
     }

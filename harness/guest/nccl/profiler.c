@@ -48,10 +48,10 @@ struct context {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct context *contexts;
 
-static void drop(struct context *context)
+static void drop(struct context *context, enum guest_free why)
 {
     guest_lane_give(context->lane);
-    ddprove_guest_comm_free(context->comm);
+    guest_comm_free(context->comm, why);
     context->lane = 0;
     context->comm = 0;
 }
@@ -65,7 +65,7 @@ static int has_other_part(uint64_t key)
         if (other->key == key) {
             is_any = 1;
             if (other->comm != 0) {
-                drop(other);
+                drop(other, GUEST_FREE_UNSHOWN);
                 guest_comm_lost();
             }
         }
@@ -245,7 +245,7 @@ static int finalize(void *given)
             break;
         }
     }
-    drop(context);
+    drop(context, GUEST_FREE_ENDED);
     (void)pthread_mutex_unlock(&lock);
     free(context);
     return 0;

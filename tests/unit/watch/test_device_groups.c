@@ -189,6 +189,31 @@ CT_TEST(watch_device, a_rank_that_cannot_show_where_it_waits)
     fake_job_close(&job);
 }
 
+/* Rank 0 drives two ranks of a communicator, so that it shows neither, and ends when all is done:
+ * that of a word on the other's stream is not there yet does not mean that it left. */
+CT_TEST(watch_device, a_rank_that_shows_no_more)
+{
+    struct fake_job job;
+
+    fake_job_open(&job, 2, 64);
+    for (uint32_t r = 0; r < 2; r++) {
+        fake_attach(&job, r);
+        fake_comm_of(&job, r, 0, 1, 2 * r, 3, GUEST_COMM_DEVICE);
+    }
+    fake_report(&job, 0, GUEST_EVENT_COMM_FREE,
+                (const uint64_t[GUEST_ARG_COUNT]){1, 1, GUEST_FREE_UNSHOWN});
+    guest_arena_page(job.arena.head, 0)->lost_comms = 2;
+    fake_lane(&job, 1, 0, 0, STREAM);
+    fake_launch(&job, 1, 0, 1, fake_post(&job, 1, 0, 10, 0), 1);
+    fake_reach(&job, 1, 0, 1, 0);
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    fake_state(&job, 0, HARNESS_WATCH_EXITED, 0);
+    CT_CHECK_EQ_U64(fake_look(&job, 100 * (uint64_t)MS), 0);
+    fake_reach(&job, 1, 0, 1, 1);
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    fake_job_close(&job);
+}
+
 /* A card that cannot say how far it is: who has given it a call that rank 1 has not posted may be
  * waiting for it. */
 CT_TEST(watch_device, still_on_cards_that_say_nothing)
