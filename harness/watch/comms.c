@@ -67,8 +67,8 @@ static void take_peer(const struct harness_watch *watch, uint32_t rank, uint64_t
     const int place = guest_pair_place(told);
     const int peer = guest_pair_peer(told);
 
-    if (!group->is_pair || place < 0 || place >= GUEST_COMMS_MAX || peer < 0 ||
-        watch->ranks[rank].comms[place].handle == 0) {
+    if (!group->is_pair || watch->ranks[rank].lost_count > 0 || place < 0 ||
+        place >= GUEST_COMMS_MAX || peer < 0 || watch->ranks[rank].comms[place].handle == 0) {
         return;
     }
     group->parent = (uint32_t)watch->ranks[rank].comms[place].group + 1;

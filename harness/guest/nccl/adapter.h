@@ -83,6 +83,7 @@ enum guest_nccl_origin {
 };
 struct guest_nccl_comm {
     struct ncclComm *comm; /* NULL: it is being made */
+    uint64_t number;       /* of this process's communicators, from 1 */
     uint32_t handle;       /* 0: it is not watched, as this process drives several of its ranks */
     uint32_t rank, size;
     uint64_t key;
@@ -94,16 +95,16 @@ struct guest_nccl_comm {
 int guest_nccl_comm_find(struct ncclComm *comm, struct guest_nccl_comm *out);
 /* The handle of a communicator; 0: it is not watched. */
 uint32_t guest_nccl_comm_handle(struct ncclComm *comm);
-/* One is being made. Returns its handle. */
+/* One is being made. Returns its handle. *number: what it is set or dropped by, watched or not. */
 uint32_t guest_nccl_comm_add(uint64_t key, uint32_t rank, uint32_t size,
-                             enum guest_nccl_origin origin);
+                             enum guest_nccl_origin origin, uint64_t *number);
 /* It has been made: NCCL's name for it. */
-void guest_nccl_comm_set(uint32_t handle, struct ncclComm *comm);
+void guest_nccl_comm_set(uint64_t number, struct ncclComm *comm);
 /* Take it from the table: from now on its address may be another one's. */
 int guest_nccl_comm_take(struct ncclComm *comm, struct guest_nccl_comm *out);
 /* It could not be made (comm NULL), or is gone after guest_nccl_comm_take. */
 void guest_nccl_comm_end(const struct guest_nccl_comm *comm, int is_aborted);
-void guest_nccl_comm_drop(uint32_t handle);
+void guest_nccl_comm_drop(uint64_t number);
 /* NCCL says that nothing is in progress any more, or that it will not work any more. */
 void guest_nccl_comm_settle(struct ncclComm *comm);
 void guest_nccl_comm_failed(struct ncclComm *comm);
@@ -123,6 +124,7 @@ struct guest_nccl_birth {
     struct ncclComm *parent;        /* who says when it is there; NULL: out does at once */
     uint64_t key;
     uint32_t handle; /* 0: its rank and size are not known before it is there */
+    uint64_t number; /* guest_nccl_comm_add's; 0: likewise */
     /* The call has ended; result: NCCL's. */
     void (*end)(struct guest_nccl_birth *birth, int result);
 };

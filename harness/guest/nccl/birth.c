@@ -34,13 +34,13 @@ static void adopt(struct guest_nccl_birth *birth)
     if (comm == NULL) {
         return; /* a rank that is in no part */
     }
-    if (birth->handle == 0 && birth->key != 0 &&
+    if (birth->number == 0 && birth->key != 0 &&
         guest_nccl()->CommUserRank(comm, &rank) == GUEST_NCCL_SUCCESS &&
         guest_nccl()->CommCount(comm, &size) == GUEST_NCCL_SUCCESS) {
-        birth->handle =
-            guest_nccl_comm_add(birth->key, (uint32_t)rank, (uint32_t)size, GUEST_NCCL_SPLIT);
+        birth->handle = guest_nccl_comm_add(birth->key, (uint32_t)rank, (uint32_t)size,
+                                            GUEST_NCCL_SPLIT, &birth->number);
     }
-    guest_nccl_comm_set(birth->handle, comm);
+    guest_nccl_comm_set(birth->number, comm);
 }
 
 /* Until whoever is asked says that it is there. Returns whether there is a place. */
@@ -78,7 +78,7 @@ static void end(struct guest_nccl_birth *birth, int result)
         }
     } else {
         guest_lane_launch(birth->call.comm, birth->call.seq, birth->call.seq, GUEST_LAUNCH_FAILED);
-        guest_nccl_comm_drop(birth->handle);
+        guest_nccl_comm_drop(birth->number);
     }
 }
 
@@ -145,7 +145,7 @@ static int give_up(const struct ncclComm *asked)
         guest_lane_launch(lost[i].call.comm, lost[i].call.seq, lost[i].call.seq,
                           GUEST_LAUNCH_FAILED);
         if (lost[i].parent != NULL) {
-            guest_nccl_comm_drop(lost[i].handle);
+            guest_nccl_comm_drop(lost[i].number);
         }
     }
     return count > 0;
@@ -177,14 +177,15 @@ static void show_pending(const struct ncclComm *asked)
 static int begin_known(struct guest_nccl_birth *birth, uint64_t key, int rank, int size,
                        enum guest_nccl_origin origin)
 {
-    birth->handle = guest_nccl_comm_add(key, (uint32_t)rank, (uint32_t)size, origin);
+    birth->handle =
+        guest_nccl_comm_add(key, (uint32_t)rank, (uint32_t)size, origin, &birth->number);
     return begin(birth, birth->handle);
 }
 
 /* As if the program had not come here. */
 static int left_out(struct guest_nccl_birth *birth)
 {
-    guest_nccl_comm_drop(birth->handle);
+    guest_nccl_comm_drop(birth->number);
     *birth->out = NULL;
     guest_nccl_leave();
     return GUEST_NCCL_SUCCESS;

@@ -22,6 +22,7 @@ static struct guest_nccl_comm *list;
 static size_t list_count, list_capacity;
 static struct pair pairs[PAIRS_MAX];
 static unsigned made[GUEST_NCCL_ORIGIN_COUNT];
+static uint64_t last_number;
 
 /* FNV-1a, and the finalizer of splitmix64 behind it, so that close inputs lie far apart. */
 uint64_t guest_nccl_hash(uint64_t seed, const void *data, size_t size_bytes)
@@ -122,23 +123,24 @@ static uint32_t add(struct guest_nccl_comm *comm)
 }
 
 uint32_t guest_nccl_comm_add(uint64_t key, uint32_t rank, uint32_t size,
-                             enum guest_nccl_origin origin)
+                             enum guest_nccl_origin origin, uint64_t *number)
 {
     struct guest_nccl_comm comm = {.key = key, .rank = rank, .size = size};
     uint32_t handle;
 
     (void)pthread_mutex_lock(&lock);
+    comm.number = *number = ++last_number;
     set_name(&comm, origin);
     handle = add(&comm);
     (void)pthread_mutex_unlock(&lock);
     return handle;
 }
 
-void guest_nccl_comm_set(uint32_t handle, struct ncclComm *comm)
+void guest_nccl_comm_set(uint64_t number, struct ncclComm *comm)
 {
     (void)pthread_mutex_lock(&lock);
-    for (size_t i = 0; handle != 0 && i < list_count; i++) {
-        if (list[i].handle == handle) {
+    for (size_t i = 0; i < list_count; i++) {
+        if (list[i].number == number) {
             list[i].comm = comm;
         }
     }
@@ -179,13 +181,13 @@ void guest_nccl_comm_end(const struct guest_nccl_comm *comm, int is_aborted)
     guest_comm_free(comm->handle, is_aborted ? GUEST_FREE_ABORTED : GUEST_FREE_ENDED);
 }
 
-void guest_nccl_comm_drop(uint32_t handle)
+void guest_nccl_comm_drop(uint64_t number)
 {
     (void)pthread_mutex_lock(&lock);
-    for (size_t i = 0; handle != 0 && i < list_count; i++) {
-        if (list[i].handle == handle) {
+    for (size_t i = 0; i < list_count; i++) {
+        if (list[i].number == number) {
+            guest_comm_free(list[i].handle, GUEST_FREE_ABORTED);
             list[i] = list[--list_count];
-            guest_comm_free(handle, GUEST_FREE_ABORTED);
             break;
         }
     }

@@ -109,6 +109,9 @@ void guest_nccl_born(struct guest_nccl_birth *birth, int result)
     if (group.depth > 0 && group.birth_count < BIRTHS_MAX && result == GUEST_NCCL_SUCCESS) {
         group.births[group.birth_count++] = *birth;
     } else {
+        if (group.depth > 0 && result == GUEST_NCCL_SUCCESS && birth->parent != NULL) {
+            guest_comm_lost(); /* it is there at the group's end only */
+        }
         birth->end(birth, result);
     }
 }
