@@ -24,9 +24,9 @@ void guest_comm_lost(void);
 
 /* The lanes of this rank, GUEST_LANES_MAX of them on one page of memory; NULL: nobody watches. */
 struct guest_lane *guest_lanes(void);
-/* A lane for the communicator's calls on that stream. Returns its place plus 1; 0: all are taken.
- */
-uint32_t guest_lane_take(uint32_t comm, uint64_t stream);
+/* A lane for the communicator's calls on that stream. past: those up to this one are over, if they
+ * were on a lane in the same place. Returns its place plus 1; 0: all are taken. */
+uint32_t guest_lane_take(uint32_t comm, uint64_t stream, uint64_t past);
 /* It is used no more. The device must have written all of its words. */
 void guest_lane_give(uint32_t lane);
 

@@ -8,6 +8,7 @@
  * pairs: two ranks have more pairs than can be shown, for a while.
  * crowded: the ring, where one rank cannot show its messages.
  * shrink: the crowd, without its last rank.
+ * fresh: a stream for each call; a rank that hangs does when there were many.
  * full: ranks wait for room on their streams, and the last one for threads of theirs that look for
  * errors (DDP_STANDIN_QUEUE).
  * parts: rank 0 drives two ranks of a communicator, and rank 1 waits for them for a while.
@@ -30,7 +31,7 @@ enum { COUNT = 64, STEPS = 20, CROWD = 66, PAIRED = 12 };
 static const char *folder;
 static int rank, size, hanging = -1;
 static float *memory;
-static cudaStream_t stream, other;
+static cudaStream_t stream, other, fresh_streams[5 * STEPS];
 
 #define TRY(call) check(call, __LINE__)
 
@@ -227,6 +228,26 @@ static void run_streams(void)
     }
 }
 
+static void run_fresh(void)
+{
+    struct standin_comm *world = make_comm("world");
+
+    for (int step = 0; step < 5 * STEPS; step++) {
+        cudaStream_t fresh;
+
+        if (step == 4 * STEPS) {
+            hang();
+        }
+        TRY(cudaStreamCreateWithFlags(&fresh, cudaStreamNonBlocking));
+        sum(world, fresh);
+        TRY(cudaStreamSynchronize(fresh));
+        fresh_streams[step] = fresh; /* so that each has an address of its own */
+    }
+    for (int step = 0; step < 5 * STEPS; step++) {
+        TRY(cudaStreamDestroy(fresh_streams[step]));
+    }
+}
+
 static void run_parts(void)
 {
     const struct standin_id id = share_id("world", 0, size, 1);
@@ -310,9 +331,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } forms[] = {{"group", run_group}, {"ring", run_ring},     {"crowd", run_crowd},
-                 {"pairs", run_pairs}, {"shrink", run_shrink}, {"crowded", run_crowded},
-                 {"full", run_full},   {"parts", run_parts},   {"streams", run_streams}};
+    } forms[] = {{"group", run_group},    {"ring", run_ring},     {"crowd", run_crowd},
+                 {"pairs", run_pairs},    {"shrink", run_shrink}, {"crowded", run_crowded},
+                 {"full", run_full},      {"fresh", run_fresh},   {"parts", run_parts},
+                 {"streams", run_streams}};
     char host[32];
 
     rank = (int)strtol(getenv("RANK"), NULL, 10);

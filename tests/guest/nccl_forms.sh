@@ -27,6 +27,7 @@ form() {
 form 4 0 "" group
 form 4 0 "" ring
 form 4 0 "" streams
+form 3 0 "" fresh
 # A stream that has no room keeps no other thread.
 export DDP_STANDIN_QUEUE=8
 form 3 0 "" full
@@ -43,6 +44,7 @@ unset DDP_NCCL_STANDIN_SCRIPT
 form 4 1 "^ddprove: LAUNCH.MISSING_RANK, rank 2: .*before posting comm_create 1 of .*ranks 0,1,3 wait" group 2
 form 4 1 "^ddprove: HANG.NOT_JOINED, rank 2: .*before posting send 1 of .*ranks 0,1,3 wait" ring 2
 form 4 1 "^ddprove: HANG.NOT_JOINED, rank 2: .*before posting all_reduce 12 of .*ranks 1,3 wait" crowd 2
+form 3 1 "^ddprove: HANG.NOT_JOINED, rank 1: .*before posting all_reduce 82 of .*ranks 0,2 wait" fresh 1
 form 4 1 "^ddprove: HANG.NOT_JOINED, rank none: .*of 2 members .* only 1 .*ranks 1,2,3 wait" crowded 0
 echo "$failures failures"
 exit "$((failures > 0))"

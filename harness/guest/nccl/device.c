@@ -121,6 +121,31 @@ static void sweep(void)
     }
 }
 
+/* Programs make streams and leave them: a lane whose stream has nothing to do is given to another
+ * one, of the same communicator first. Returns 0 if there is none. */
+static uint32_t take_idle(uint32_t comm, void *stream)
+{
+    uint32_t found = 0;
+
+    for (uint32_t i = 0; i < GUEST_LANES_MAX; i++) {
+        const struct guest_lane *lane = &guest_lanes()[i];
+
+        if (states[i].comm != 0 && states[i].owed == 0 &&
+            __atomic_load_n(&lane->ended, __ATOMIC_ACQUIRE) == states[i].last &&
+            (found == 0 || states[i].comm == comm)) {
+            found = i + 1;
+        }
+    }
+    if (found != 0) {
+        const uint64_t past = states[found - 1].comm == comm ? states[found - 1].last : 0;
+
+        memset(&states[found - 1], 0, sizeof states[0]);
+        guest_lane_give(found);
+        found = guest_lane_take(comm, (uint64_t)(uintptr_t)stream, past);
+    }
+    return found;
+}
+
 static uint32_t find_lane(uint32_t comm, void *stream)
 {
     uint32_t lane;
@@ -131,9 +156,11 @@ static uint32_t find_lane(uint32_t comm, void *stream)
         }
     }
     sweep();
-    lane = guest_lane_take(comm, (uint64_t)(uintptr_t)stream);
+    lane = guest_lane_take(comm, (uint64_t)(uintptr_t)stream, 0);
+    lane = lane != 0 ? lane : take_idle(comm, stream);
     if (lane != 0) {
-        states[lane - 1] = (struct lane_state){.comm = comm, .stream = stream};
+        states[lane - 1] = (struct lane_state){
+            .comm = comm, .stream = stream, .last = guest_lanes()[lane - 1].ended};
     }
     return lane;
 }

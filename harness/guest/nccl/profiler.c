@@ -91,8 +91,9 @@ static int init(void **out, uint64_t key, int *mask, const char *name, int size,
     } else {
         context->comm = guest_comm_create(key, (uint32_t)rank, (uint32_t)size,
                                           name != NULL ? name : "NCCL", GUEST_COMM_DEVICE);
-        context->lane =
-            context->comm != 0 ? guest_lane_take(context->comm, (uint64_t)(uintptr_t)context) : 0;
+        context->lane = context->comm != 0
+                            ? guest_lane_take(context->comm, (uint64_t)(uintptr_t)context, 0)
+                            : 0;
     }
     context->next = contexts;
     contexts = context;
