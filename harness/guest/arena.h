@@ -176,6 +176,13 @@ static inline uint64_t guest_name_hash(const char *name)
     return hash != 0 ? hash : 1;
 }
 
+/* Why a communicator is freed: COMM_FREE's third word. */
+enum guest_free {
+    GUEST_FREE_ENDED,
+    GUEST_FREE_ABORTED, /* with calls under way, which will not end well */
+    GUEST_FREE_UNSHOWN  /* it is not: its calls are shown no more */
+};
+
 /* Whose calls a communicator has. */
 enum guest_comm_kind {
     GUEST_COMM_HOST,   /* a thread makes them: once posted they have begun */
@@ -233,6 +240,23 @@ struct guest_comm {
     uint64_t children; /* communicators made from this one */
     uint64_t name[GUEST_NAME_BYTES / 8];
 };
+
+/* In place of the rank in COMM, of a pair that belongs to a communicator of the same process: the
+ * place of that one in guest_page.comms, and who the other end is in it. Readers that know of no
+ * such thing see the rank. */
+static inline uint64_t guest_pair_pack(uint32_t rank, uint32_t place, uint32_t peer)
+{
+    return peer < 0xffffff ? rank | (uint64_t)(peer + 1) << 32 | (uint64_t)(place + 1) << 56 : rank;
+}
+/* -1: not told. */
+static inline int guest_pair_place(uint64_t rank)
+{
+    return (int)(rank >> 56) - 1;
+}
+static inline int guest_pair_peer(uint64_t rank)
+{
+    return (int)(rank >> 32 & 0xffffff) - 1;
+}
 
 /* In place of a call's number: a thread waits for one or two ranks of the communicator, as one does
  * for a message, or for somebody who is not known. -1: none. */

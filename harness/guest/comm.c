@@ -24,8 +24,9 @@ struct guest_comm *guest_comm_of(struct guest_page *page, uint32_t comm)
                                                                                      : NULL;
 }
 
-uint32_t guest_comm_create(uint64_t key, uint32_t rank, uint32_t size, const char *name,
-                           enum guest_comm_kind kind)
+/* rank: as COMM tells it. */
+static uint32_t create(uint64_t key, uint64_t rank, uint32_t size, const char *name,
+                       enum guest_comm_kind kind)
 {
     struct guest_page *page = guest_self_page();
     struct guest_comm *record = NULL;
@@ -55,7 +56,7 @@ uint32_t guest_comm_create(uint64_t key, uint32_t rank, uint32_t size, const cha
     guest_change_begin(&record->change);
     guest_store(&record->handle, handle);
     guest_store(&record->key, key);
-    guest_store(&record->rank, rank);
+    guest_store(&record->rank, (uint32_t)rank);
     guest_store(&record->size, size);
     guest_store(&record->posted, 0);
     guest_store(&record->done, 0);
@@ -69,6 +70,19 @@ uint32_t guest_comm_create(uint64_t key, uint32_t rank, uint32_t size, const cha
     return handle;
 }
 
+uint32_t guest_comm_create(uint64_t key, uint32_t rank, uint32_t size, const char *name,
+                           enum guest_comm_kind kind)
+{
+    return create(key, rank, size, name, kind);
+}
+
+uint32_t guest_pair_create(uint64_t key, uint32_t rank, const char *name, uint32_t parent,
+                           uint32_t peer)
+{
+    return create(key, guest_pair_pack(rank, (parent - 1) % GUEST_COMMS_MAX, peer), 2, name,
+                  GUEST_COMM_PAIR);
+}
+
 uint32_t ddprove_guest_comm_create(uint64_t key, uint32_t rank, uint32_t size, const char *name)
 {
     return guest_comm_create(key, rank, size, name, GUEST_COMM_HOST);
@@ -79,7 +93,7 @@ uint32_t ddprove_guest_pair_create(uint64_t key, uint32_t rank, const char *name
     return guest_comm_create(key, rank, 2, name, GUEST_COMM_HOST_PAIR);
 }
 
-void guest_comm_free(uint32_t comm, int is_aborted)
+void guest_comm_free(uint32_t comm, enum guest_free why)
 {
     struct guest_page *page = guest_self_page();
     struct guest_comm *record = page != NULL ? guest_comm_of(page, comm) : NULL;
@@ -89,14 +103,14 @@ void guest_comm_free(uint32_t comm, int is_aborted)
     }
     guest_self_record(
         page, GUEST_EVENT_COMM_FREE,
-        (const uint64_t[GUEST_ARG_COUNT]){comm, guest_load(&record->key), (uint64_t)is_aborted});
+        (const uint64_t[GUEST_ARG_COUNT]){comm, guest_load(&record->key), (uint64_t)why});
     /* Its name stays for whoever reads the ring later. */
     __atomic_store_n(&record->is_taken, 0, __ATOMIC_RELEASE);
 }
 
 void ddprove_guest_comm_free(uint32_t comm)
 {
-    guest_comm_free(comm, 0);
+    guest_comm_free(comm, GUEST_FREE_ENDED);
 }
 
 uint64_t ddprove_guest_comm_child_key(uint32_t parent, uint64_t color)

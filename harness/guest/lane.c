@@ -12,7 +12,7 @@ struct guest_lane *guest_lanes(void)
     return page != NULL ? page->lanes : NULL;
 }
 
-uint32_t guest_lane_take(uint32_t comm, uint64_t stream)
+uint32_t guest_lane_take(uint32_t comm, uint64_t stream, uint64_t past)
 {
     struct guest_lane *lanes = guest_lanes();
 
@@ -22,8 +22,8 @@ uint32_t guest_lane_take(uint32_t comm, uint64_t stream)
         if (__atomic_compare_exchange_n(&lanes[i].is_taken, &is_free, 1, 0, __ATOMIC_ACQ_REL,
                                         __ATOMIC_RELAXED)) {
             /* Without a communicator readers pass it over. */
-            guest_store(&lanes[i].begun, 0);
-            guest_store(&lanes[i].ended, 0);
+            guest_store(&lanes[i].begun, past);
+            guest_store(&lanes[i].ended, past);
             guest_store(&lanes[i].stream, stream);
             guest_store(&lanes[i].comm, comm);
             return i + 1;

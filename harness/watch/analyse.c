@@ -320,6 +320,38 @@ static void find_all_waiting(const struct harness_watch *watch, struct harness_f
     harness_findings_add(out, &finding);
 }
 
+/* The rank has given its device a call that another member has not posted, and how far the device
+ * is with it does not show: a thread may wait for that. */
+static bool may_wait_for_device(const struct harness_watch *watch, uint32_t rank)
+{
+    for (size_t g = 0; g < watch->group_count; g++) {
+        const struct harness_watch_group *group = &watch->groups[g];
+        const struct harness_watch_member *own = &group->members[rank];
+
+        for (uint32_t r = 0; own->is_of_device && !own->is_freed && r < watch->world_size; r++) {
+            const struct harness_watch_member *other = &group->members[r];
+
+            if (other->is_there && other->posted < own->posted) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Of ranks that are in code of their own, those that wait for no device, if there are any. */
+static void leave_out_devices(const struct harness_watch *watch, struct harness_rank_set *ranks)
+{
+    struct harness_rank_set others = harness_rank_set_in(ranks->ranks.mem);
+
+    for (uint32_t i = 0; i < harness_rank_set_count(ranks); i++) {
+        if (!may_wait_for_device(watch, harness_rank_set_at(ranks, i))) {
+            harness_rank_set_add(&others, harness_rank_set_at(ranks, i));
+        }
+    }
+    *ranks = harness_rank_set_is_empty(&others) ? *ranks : others;
+}
+
 /* Nobody posts, waits for others, announces a step or ends: not even the first time. First what is
  * sure to be wrong; that a rank which was done lives on counts if there is nothing else. */
 static void find_still(const struct harness_watch *watch, const struct harness_watch_limits *limits,
@@ -346,6 +378,9 @@ static void find_still(const struct harness_watch *watch, const struct harness_w
             if (stillness_of(watch, r) == kinds[k].verdict) {
                 harness_rank_set_add(&culprits, r);
             }
+        }
+        if (kinds[k].verdict == HARNESS_VERDICT_HANG_HOST) {
+            leave_out_devices(watch, &culprits);
         }
         if (!harness_rank_set_is_empty(&culprits)) {
             harness_watch_begin(watch, kinds[k].verdict, HARNESS_MODE_BUDGET,

@@ -37,6 +37,9 @@ enum harness_watch_reach harness_watch_reach_of(const struct harness_watch *watc
     const struct harness_watch_member *member = &watch->groups[group].members[rank];
     const struct harness_watch_call *call = harness_watch_call_at(member, seq);
 
+    if (member->is_unshown) { /* it may have come to any */
+        return HARNESS_WATCH_DONE;
+    }
     if (!member->is_there || member->posted < seq) {
         return HARNESS_WATCH_NOWHERE;
     }
@@ -158,8 +161,25 @@ static bool is_of_all(const struct harness_watch *watch, const struct harness_wa
     return true;
 }
 
+/* The rank could show all of its communicators: it does not have one that it does not show. */
+static bool has_shown_all(const struct harness_watch_rank *rank)
+{
+    return rank->lost_comms == 0 && rank->lost_count == 0;
+}
+
+/* The rank is the other end of a pair, by the communicator that the pair belongs to. */
+static bool is_other_end(const struct harness_watch *watch, const struct harness_watch_group *group,
+                         uint32_t other)
+{
+    const struct harness_watch_member *member =
+        group->parent != 0 ? &watch->groups[group->parent - 1].members[other] : NULL;
+
+    return member != NULL && member->is_there && member->rank == group->peer &&
+           harness_watch_count_known(watch, group) == 1;
+}
+
 /* Members that are not known yet, because they have not made the communicator, are any rank that
- * lacks it; a pair is made by its first message, and may not be seen on one side. */
+ * lacks it; a pair is made by its first message. */
 bool harness_watch_is_missing(const struct harness_watch *watch,
                               const struct harness_watch_wait *wait, uint32_t other)
 {
@@ -172,8 +192,11 @@ bool harness_watch_is_missing(const struct harness_watch *watch,
     if (group->members[other].is_there) {
         return has_not_come(watch, wait, other);
     }
-    if (group->is_pair || (watch->world_size != group->size && other >= group->size)) {
+    if (!has_shown_all(&watch->ranks[other])) {
         return false;
+    }
+    if (group->is_pair || (watch->world_size != group->size && other >= group->size)) {
+        return is_other_end(watch, group, other);
     }
     known = harness_watch_count_known(watch, group);
     /* Which ranks these are is certain only if everybody who lacks it is one. */
@@ -250,17 +273,6 @@ bool harness_watch_is_kept(const struct harness_watch *watch, uint32_t rank)
     return false;
 }
 
-/* It can be told whether the rank has come to a call: it is known as a member, or has shown all
- * of its communicators. */
-static bool is_known(const struct harness_watch *watch, const struct harness_watch_wait *wait,
-                     uint32_t rank)
-{
-    const struct harness_watch_rank *self = &watch->ranks[rank];
-
-    return watch->groups[wait->group].members[rank].is_there ||
-           (self->lost_comms == 0 && self->lost_count == 0);
-}
-
 bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
                              struct harness_watch_wait *out)
 {
@@ -273,7 +285,7 @@ bool harness_watch_is_needed(const struct harness_watch *watch, uint32_t rank,
         bool counts = !harness_watch_is_gone(watch, r) ||
                       (is_gone && watch->ranks[r].since_ns >= watch->ranks[rank].since_ns);
 
-        if (counts && harness_watch_needs(watch, r, rank, &wait) && is_known(watch, &wait, rank)) {
+        if (counts && harness_watch_needs(watch, r, rank, &wait)) {
             if (out != NULL) {
                 *out = wait;
             }

@@ -60,6 +60,21 @@ static void copy_name(const struct harness_watch *watch, uint32_t rank, uint32_t
     }
 }
 
+/* Who belongs to a pair is known from its first message on, on either side. */
+static void take_peer(const struct harness_watch *watch, uint32_t rank, uint64_t told,
+                      struct harness_watch_group *group)
+{
+    const int place = guest_pair_place(told);
+    const int peer = guest_pair_peer(told);
+
+    if (!group->is_pair || watch->ranks[rank].lost_count > 0 || place < 0 ||
+        place >= GUEST_COMMS_MAX || peer < 0 || watch->ranks[rank].comms[place].handle == 0) {
+        return;
+    }
+    group->parent = (uint32_t)watch->ranks[rank].comms[place].group + 1;
+    group->peer = (uint32_t)peer;
+}
+
 void harness_watch_take_comm(struct harness_watch *watch, uint32_t rank,
                              const uint64_t arg[GUEST_ARG_COUNT])
 {
@@ -73,6 +88,7 @@ void harness_watch_take_comm(struct harness_watch *watch, uint32_t rank,
         return;
     }
     group->is_pair = arg[4] == GUEST_COMM_PAIR || arg[4] == GUEST_COMM_HOST_PAIR;
+    take_peer(watch, rank, arg[2], group);
     self->has_device = self->has_device || is_of_device;
     if (group->name[0] == '\0') {
         copy_name(watch, rank, handle, group);
@@ -106,8 +122,11 @@ void harness_watch_take_free(struct harness_watch *watch, uint32_t rank,
     struct harness_watch_member *member = harness_watch_member_of(watch, rank, arg[0], &group);
 
     if (member != NULL) {
+        const bool is_aborted = arg[2] == GUEST_FREE_ABORTED;
+
         member->is_freed = true;
-        member->has_broken = member->has_broken || arg[2] != 0;
-        watch->ranks[rank].has_broken = watch->ranks[rank].has_broken || arg[2] != 0;
+        member->is_unshown = arg[2] == GUEST_FREE_UNSHOWN;
+        member->has_broken = member->has_broken || is_aborted;
+        watch->ranks[rank].has_broken = watch->ranks[rank].has_broken || is_aborted;
     }
 }

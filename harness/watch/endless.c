@@ -2,35 +2,113 @@
 #include "harness/guest/ddprove_guest.h"
 #include "harness/watch/analyse.h"
 
-/* A rank waits in a call of a communicator that some of its members never made: nobody can say
- * which ranks these are, but it is not the one that waits. */
-static void find_unseen(const struct harness_watch *watch, struct harness_findings *out)
+/* A call of a communicator that some of its members never made, in which the rank waits; NULL: it
+ * waits in none. */
+static const struct harness_watch_wait *unseen_wait(const struct harness_watch *watch,
+                                                    uint32_t rank)
 {
-    for (uint32_t r = 0; r < watch->world_size; r++) {
-        const struct harness_watch_rank *self = &watch->ranks[r];
-        const struct harness_watch_group *group =
-            harness_watch_is_waiting(watch, r) ? &watch->groups[self->waits[0].group] : NULL;
-        struct harness_finding finding;
+    const struct harness_watch_rank *self = &watch->ranks[rank];
 
-        if (group == NULL || self->state != HARNESS_WATCH_RUNNING || group->is_pair ||
-            guest_wait_is_of_ranks(self->waits[0].seq) ||
-            harness_watch_count_known(watch, group) == group->size) {
-            continue;
+    for (uint32_t i = 0; harness_watch_is_waiting(watch, rank) && i < self->wait_count; i++) {
+        const struct harness_watch_group *group = &watch->groups[self->waits[i].group];
+
+        if (!guest_wait_is_of_ranks(self->waits[i].seq) &&
+            harness_watch_count_known(watch, group) < group->size) {
+            return &self->waits[i];
         }
-        harness_watch_begin(watch, HARNESS_VERDICT_HANG_NOT_JOINED, HARNESS_MODE_BUDGET, r, out,
-                            &finding);
-        harness_rank_set_clear(&finding.culprits);
-        harness_watch_say(&finding,
-                          "nothing has moved for %.1f s; of %llu members of a communicator only "
-                          "%llu have shown that they are in it",
-                          (double)(watch->now_ns - watch->change_ns) / 1e9,
-                          (unsigned long long)group->size,
-                          (unsigned long long)harness_watch_count_known(watch, group));
-        harness_watch_say_where(watch, r, &finding);
-        harness_watch_add_victims(watch, &finding);
-        harness_findings_add(out, &finding);
+    }
+    return NULL;
+}
+
+/* One of these ranks is in a call that the rank waits in. */
+static bool waits_with(const struct harness_watch *watch, uint32_t rank,
+                       const struct harness_rank_set *ranks)
+{
+    const struct harness_watch_rank *self = &watch->ranks[rank];
+
+    for (uint32_t i = 0; harness_watch_is_waiting(watch, rank) && i < self->wait_count; i++) {
+        for (uint32_t k = 0; k < harness_rank_set_count(ranks); k++) {
+            const struct harness_watch_group *group = &watch->groups[self->waits[i].group];
+
+            if (group->members[harness_rank_set_at(ranks, k)].is_there) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Ranks that wait, or may, for somebody who is not seen, and those that wait in calls with them:
+ * that all have come to such a call does not mean that it goes on. */
+static void find_held(const struct harness_watch *watch, struct harness_rank_set *out)
+{
+    bool has_changed = true;
+
+    while (has_changed) {
+        has_changed = false;
+        for (uint32_t r = 0; r < watch->world_size; r++) {
+            if (!harness_rank_set_has(out, r) &&
+                (watch->ranks[r].lost_comms > 0 || unseen_wait(watch, r) != NULL ||
+                 waits_with(watch, r, out))) {
+                harness_rank_set_add(out, r);
+                has_changed = true;
+            }
+        }
+    }
+}
+
+/* It can be said that a rank waits for somebody who is not seen: of a pair, whose other end would
+ * be known if it could show all that it has. */
+static bool is_told(const struct harness_watch *watch, uint32_t rank)
+{
+    const struct harness_watch_wait *wait = unseen_wait(watch, rank);
+
+    return wait != NULL
+               ? !watch->groups[wait->group].is_pair || watch->groups[wait->group].parent != 0
+               : watch->ranks[rank].lost_comms > 0;
+}
+
+/* Nobody can say which ranks these are, but it is none that waits. */
+static void find_unseen(const struct harness_watch *watch, const struct harness_rank_set *held,
+                        struct harness_findings *out)
+{
+    const struct harness_watch_wait *wait;
+    uint32_t rank = watch->world_size;
+    bool is_any = false;
+    struct harness_finding finding;
+
+    for (uint32_t i = harness_rank_set_count(held); i-- > 0;) {
+        const uint32_t r = harness_rank_set_at(held, i);
+
+        is_any = is_any || is_told(watch, r);
+        if (harness_watch_is_waiting(watch, r) && watch->ranks[r].state == HARNESS_WATCH_RUNNING &&
+            (rank == watch->world_size || unseen_wait(watch, r) != NULL)) {
+            rank = r;
+        }
+    }
+    if (rank == watch->world_size || !is_any) {
         return;
     }
+    wait = unseen_wait(watch, rank);
+    harness_watch_begin(watch, HARNESS_VERDICT_HANG_NOT_JOINED, HARNESS_MODE_BUDGET, rank, out,
+                        &finding);
+    harness_rank_set_clear(&finding.culprits);
+    harness_watch_say(&finding, "nothing has moved for %.1f s; ",
+                      (double)(watch->now_ns - watch->change_ns) / 1e9);
+    if (wait != NULL) {
+        const struct harness_watch_group *group = &watch->groups[wait->group];
+
+        harness_watch_say(&finding,
+                          "of %llu members of a communicator only %llu have shown that they are in "
+                          "it",
+                          (unsigned long long)group->size,
+                          (unsigned long long)harness_watch_count_known(watch, group));
+    } else {
+        harness_watch_say(&finding, "some rank has communicators that it could not show");
+    }
+    harness_watch_say_where(watch, rank, &finding);
+    harness_watch_add_victims(watch, &finding);
+    harness_findings_add(out, &finding);
 }
 
 /* Others are inside a call that the rank has posted and does not wait for: it is in code of its
@@ -159,23 +237,25 @@ void harness_watch_find_endless(const struct harness_watch *watch,
                                 struct harness_findings *out)
 {
     struct harness_rank_set inside = harness_rank_set_in(out->mem);
+    struct harness_rank_set held = harness_rank_set_in(out->mem);
     struct harness_finding finding;
     char ranks[HARNESS_RANKS_TEXT_BYTES];
 
     if (harness_watch_unchanged_ns(watch) < limits->silent_ns) {
         return;
     }
+    find_held(watch, &held);
     for (uint32_t r = 0; r < watch->world_size; r++) {
         const struct harness_watch_rank *self = &watch->ranks[r];
 
         if (!harness_watch_is_gone(watch, r) && self->state == HARNESS_WATCH_RUNNING &&
-            harness_watch_is_waiting(watch, r) &&
+            harness_watch_is_waiting(watch, r) && !harness_rank_set_has(&held, r) &&
             harness_watch_is_complete(watch, &self->waits[0])) {
             harness_rank_set_add(&inside, r);
         }
     }
     if (harness_rank_set_is_empty(&inside)) {
-        find_unseen(watch, out);
+        find_unseen(watch, &held, out);
         return;
     }
     if (find_idle(watch, &inside, out) || find_left_inside(watch, &inside, out)) {

@@ -88,6 +88,7 @@ struct harness_watch_member {
     bool has_broken;   /* one of them failed, or the communicator was given up */
     uint32_t handle;   /* in that process */
     uint32_t rank;     /* within the group */
+    bool is_unshown;   /* it shows its calls no more */
     uint64_t posted;   /* seq of its last call */
     uint64_t kept_seq; /* calls[0] is this one */
     struct harness_watch_call *calls;
@@ -100,6 +101,7 @@ struct harness_watch_group {
     uint64_t size;
     bool is_pair; /* its calls are messages, of which a step need not be the other rank's */
     char name[GUEST_NAME_BYTES];
+    uint32_t peer; /* of a pair that one end alone has shown: the other one's rank in `parent` */
     struct harness_watch_member *members; /* [world_size], by rank of the job */
     uint64_t checked_seq;                 /* up to here all members posted the same */
     uint64_t summed_seq;                  /* up to here results were judged */
@@ -110,6 +112,8 @@ struct harness_watch_group {
     uint64_t differs_ns;  /* when a difference was first seen; 0: none is */
     bool is_wrong;        /* a finding was made of it, or entries of a member were lost: what
                              follows in it is not compared */
+    uint32_t parent;      /* of a pair: index + 1 of the communicator that it belongs to; 0: that
+                             was not told */
 };
 
 /* Why a call's result was not judged. X(identifier, in words) */

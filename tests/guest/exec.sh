@@ -213,6 +213,7 @@ if [ "$nccl_program" != - ]; then
     nccl 4 2 0 "" ""
     nccl 4 2 1 "^ddprove: CRASH.SIGNALED, rank 2: .*SIGKILL" "kill 2 20"
     nccl 4 2 1 "^ddprove: HANG.NOT_JOINED, rank 1: " "hang 1 20"
+    nccl 4 2 1 "^ddprove: LAUNCH.MISSING_RANK, rank 3: .*before posting comm_create 1 $world.*ranks 0,1,2 wait" "absent 3 0"
     # Ranks that see the error, give their communicators up and fail are not to blame.
     found=$(mktemp -d "$folder/ranks.XXXXXX")
     expect 1 "^ddprove: CRASH.SIGNALED, rank 1: " env $with "$ddprove" exec --ranks 2 --adapter nccl \

@@ -22,10 +22,10 @@
  *   into the graph, and its replays are not seen;
  * - communicators of which one process drives several ranks (ncclCommInitAll, a thread for each):
  *   the arena has one place for a rank's part. They are counted as lost, and nothing is judged;
- * - messages of a process with more than 24 pairs of sender and receiver;
+ * - messages of a process with more than 24 pairs of sender and receiver, and the communicators of
+ *   ncclCommGrow. They are counted as lost too;
  * - calls that one side alone makes (put, signal), and those that kernels make;
  * - which operator of the program's own a reduction uses: all of them are "user";
- * - how long NCCL takes to make a communicator in another thread, where calls do not block;
  * - NCCL that is linked statically (profiler.c is for that), or whose functions the program looks
  *   up in a handle of its own. */
 #ifndef HARNESS_GUEST_NCCL_ADAPTER_H
@@ -50,6 +50,7 @@ const struct guest_nccl *guest_nccl(void);
  * Returns whether it was outside and the process is watched: only then the call is one to show. */
 int guest_nccl_enter(void);
 void guest_nccl_leave(void);
+int guest_nccl_is_inside(void);
 /* The address of a function of the CUDA driver, wherever the program has it from; NULL. */
 void *guest_nccl_driver_symbol(const char *name);
 
@@ -82,26 +83,28 @@ enum guest_nccl_origin {
 };
 struct guest_nccl_comm {
     struct ncclComm *comm; /* NULL: it is being made */
+    uint64_t number;       /* of this process's communicators, from 1 */
     uint32_t handle;       /* 0: it is not watched, as this process drives several of its ranks */
     uint32_t rank, size;
     uint64_t key;
     int has_failed;
+    int has_lost_pair; /* there was no place for one of its pairs */
     char name[32];
 };
 /* Copies what is known of a communicator. Returns whether anything is. */
 int guest_nccl_comm_find(struct ncclComm *comm, struct guest_nccl_comm *out);
 /* The handle of a communicator; 0: it is not watched. */
 uint32_t guest_nccl_comm_handle(struct ncclComm *comm);
-/* One is being made. Returns its handle. */
+/* One is being made. Returns its handle. *number: what it is set or dropped by, watched or not. */
 uint32_t guest_nccl_comm_add(uint64_t key, uint32_t rank, uint32_t size,
-                             enum guest_nccl_origin origin);
+                             enum guest_nccl_origin origin, uint64_t *number);
 /* It has been made: NCCL's name for it. */
-void guest_nccl_comm_set(uint32_t handle, struct ncclComm *comm);
+void guest_nccl_comm_set(uint64_t number, struct ncclComm *comm);
 /* Take it from the table: from now on its address may be another one's. */
 int guest_nccl_comm_take(struct ncclComm *comm, struct guest_nccl_comm *out);
 /* It could not be made (comm NULL), or is gone after guest_nccl_comm_take. */
 void guest_nccl_comm_end(const struct guest_nccl_comm *comm, int is_aborted);
-void guest_nccl_comm_drop(uint32_t handle);
+void guest_nccl_comm_drop(uint64_t number);
 /* NCCL says that nothing is in progress any more, or that it will not work any more. */
 void guest_nccl_comm_settle(struct ncclComm *comm);
 void guest_nccl_comm_failed(struct ncclComm *comm);
@@ -117,10 +120,11 @@ uint64_t guest_nccl_hash(uint64_t seed, const void *data, size_t size_bytes);
 /* A communicator that a call makes. */
 struct guest_nccl_birth {
     struct ddprove_guest_call call; /* of the new one, or of the one that it is split from */
-    struct ncclComm **out;
-    struct ncclComm *parent; /* who says when it is there; NULL: out does at once */
+    struct ncclComm **out;          /* NULL: it is known already */
+    struct ncclComm *parent;        /* who says when it is there; NULL: out does at once */
     uint64_t key;
     uint32_t handle; /* 0: its rank and size are not known before it is there */
+    uint64_t number; /* guest_nccl_comm_add's; 0: likewise */
     /* The call has ended; result: NCCL's. */
     void (*end)(struct guest_nccl_birth *birth, int result);
 };

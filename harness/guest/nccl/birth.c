@@ -5,14 +5,19 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "harness/guest/call.h"
 #include "harness/guest/lane.h"
 #include "harness/guest/nccl/adapter.h"
 
 enum { PENDING_MAX = 16 };
 
-/* Children that NCCL makes in another thread. */
+/* What NCCL makes in another thread, and the communicator that says when it is there: the parent,
+ * or itself. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct guest_nccl_birth pending[PENDING_MAX];
+static struct pending {
+    struct guest_nccl_birth birth;
+    struct ncclComm *asked;
+} pending[PENDING_MAX];
 static size_t pending_count;
 
 /* --- births
@@ -29,47 +34,51 @@ static void adopt(struct guest_nccl_birth *birth)
     if (comm == NULL) {
         return; /* a rank that is in no part */
     }
-    if (birth->handle == 0 && birth->key != 0 &&
+    if (birth->number == 0 && birth->key != 0 &&
         guest_nccl()->CommUserRank(comm, &rank) == GUEST_NCCL_SUCCESS &&
         guest_nccl()->CommCount(comm, &size) == GUEST_NCCL_SUCCESS) {
-        birth->handle =
-            guest_nccl_comm_add(birth->key, (uint32_t)rank, (uint32_t)size, GUEST_NCCL_SPLIT);
+        birth->handle = guest_nccl_comm_add(birth->key, (uint32_t)rank, (uint32_t)size,
+                                            GUEST_NCCL_SPLIT, &birth->number);
     }
-    guest_nccl_comm_set(birth->handle, comm);
+    guest_nccl_comm_set(birth->number, comm);
 }
 
-/* Until its parent says that it is there. */
-static void wait_for(const struct guest_nccl_birth *birth)
+/* Until whoever is asked says that it is there. Returns whether there is a place. */
+static int wait_for(const struct guest_nccl_birth *birth, struct ncclComm *asked)
 {
     int has_place;
 
     (void)pthread_mutex_lock(&lock);
-    has_place = pending_count < PENDING_MAX;
+    has_place = asked != NULL && pending_count < PENDING_MAX;
     if (has_place) {
-        pending[pending_count++] = *birth;
+        pending[pending_count++] = (struct pending){*birth, asked};
     }
     (void)pthread_mutex_unlock(&lock);
-    if (!has_place) {
-        guest_comm_lost();
-    }
+    return has_place;
 }
 
 static void end(struct guest_nccl_birth *birth, int result)
 {
-    const int is_in_progress = result == GUEST_NCCL_IN_PROGRESS;
-
     ddprove_guest_call_wait_end(&birth->call);
-    if (result == GUEST_NCCL_SUCCESS || is_in_progress) {
-        /* How long NCCL takes in another thread is not followed. */
+    if (result == GUEST_NCCL_SUCCESS) {
         ddprove_guest_call_done(&birth->call);
-        if (is_in_progress && birth->parent != NULL) {
-            wait_for(birth);
-        } else {
-            adopt(birth);
+        adopt(birth);
+    } else if (result == GUEST_NCCL_IN_PROGRESS && birth->parent == NULL) {
+        struct ncclComm *comm = *birth->out;
+
+        adopt(birth);
+        birth->out = NULL; /* the program may keep it elsewhere by then */
+        if (!wait_for(birth, comm)) {
+            ddprove_guest_call_done(&birth->call);
+        }
+    } else if (result == GUEST_NCCL_IN_PROGRESS) {
+        if (!wait_for(birth, birth->parent)) {
+            ddprove_guest_call_done(&birth->call);
+            guest_comm_lost();
         }
     } else {
         guest_lane_launch(birth->call.comm, birth->call.seq, birth->call.seq, GUEST_LAUNCH_FAILED);
-        guest_nccl_comm_drop(birth->handle);
+        guest_nccl_comm_drop(birth->number);
     }
 }
 
@@ -78,7 +87,6 @@ static int begin(struct guest_nccl_birth *birth, uint32_t comm)
 {
     int times;
 
-    birth->end = end;
     birth->call = (struct ddprove_guest_call){
         .size_bytes = sizeof birth->call, .comm = comm, .kind = DDPROVE_GUEST_COMM_CREATE};
     times = ddprove_guest_call_post(&birth->call);
@@ -91,21 +99,72 @@ static int begin(struct guest_nccl_birth *birth, uint32_t comm)
     return times;
 }
 
-static void settle(struct ncclComm *parent)
+/* Take those that this communicator is asked for. Returns how many there were. */
+static size_t take_pending(const struct ncclComm *asked, struct guest_nccl_birth *out)
 {
-    struct guest_nccl_birth ready[PENDING_MAX];
     size_t count = 0;
 
     (void)pthread_mutex_lock(&lock);
     for (size_t i = pending_count; i-- > 0;) {
-        if (pending[i].parent == parent) {
-            ready[count++] = pending[i];
+        if (pending[i].asked == asked) {
+            out[count++] = pending[i].birth;
             pending[i] = pending[--pending_count];
         }
     }
     (void)pthread_mutex_unlock(&lock);
-    while (count > 0) {
-        adopt(&ready[--count]);
+    return count;
+}
+
+/* NCCL says that nothing is in progress any more. */
+static void settle(const struct ncclComm *asked)
+{
+    struct guest_nccl_birth ready[PENDING_MAX];
+    size_t count = take_pending(asked, ready);
+
+    if (count > 0) {
+        guest_poll_over();
+    }
+    while (count-- > 0) {
+        ddprove_guest_call_done(&ready[count].call);
+        if (ready[count].out != NULL) {
+            adopt(&ready[count]);
+        }
+    }
+}
+
+/* They will not be there. Returns whether there were any. */
+static int give_up(const struct ncclComm *asked)
+{
+    struct guest_nccl_birth lost[PENDING_MAX];
+    const size_t count = take_pending(asked, lost);
+
+    if (count > 0) {
+        guest_poll_over();
+    }
+    for (size_t i = 0; i < count; i++) {
+        guest_lane_launch(lost[i].call.comm, lost[i].call.seq, lost[i].call.seq,
+                          GUEST_LAUNCH_FAILED);
+        if (lost[i].parent != NULL) {
+            guest_nccl_comm_drop(lost[i].number);
+        }
+    }
+    return count > 0;
+}
+
+/* Still in progress: the thread waits for it, by asking again and again. */
+static void show_pending(const struct ncclComm *asked)
+{
+    struct ddprove_guest_call call = {.comm = 0};
+
+    (void)pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < pending_count && call.comm == 0; i++) {
+        if (pending[i].asked == asked && pending[i].birth.call.seq != 0) {
+            call = pending[i].birth.call;
+        }
+    }
+    (void)pthread_mutex_unlock(&lock);
+    if (call.comm != 0) { /* else the thread need not be known as one that waits */
+        guest_poll_show(call.comm, call.seq);
     }
 }
 
@@ -118,14 +177,15 @@ static void settle(struct ncclComm *parent)
 static int begin_known(struct guest_nccl_birth *birth, uint64_t key, int rank, int size,
                        enum guest_nccl_origin origin)
 {
-    birth->handle = guest_nccl_comm_add(key, (uint32_t)rank, (uint32_t)size, origin);
+    birth->handle =
+        guest_nccl_comm_add(key, (uint32_t)rank, (uint32_t)size, origin, &birth->number);
     return begin(birth, birth->handle);
 }
 
 /* As if the program had not come here. */
 static int left_out(struct guest_nccl_birth *birth)
 {
-    guest_nccl_comm_drop(birth->handle);
+    guest_nccl_comm_drop(birth->number);
     *birth->out = NULL;
     guest_nccl_leave();
     return GUEST_NCCL_SUCCESS;
@@ -151,7 +211,7 @@ static int left_out(struct guest_nccl_birth *birth)
 
 int ncclCommInitRank(struct ncclComm **out, int size, struct guest_nccl_id id, int rank)
 {
-    struct guest_nccl_birth birth = {.out = out};
+    struct guest_nccl_birth birth = {.end = end, .out = out};
 
     (void)ddprove_guest_attach(-1, -1);
     MAKE(birth,
@@ -162,7 +222,7 @@ int ncclCommInitRank(struct ncclComm **out, int size, struct guest_nccl_id id, i
 int ncclCommInitRankConfig(struct ncclComm **out, int size, struct guest_nccl_id id, int rank,
                            void *config)
 {
-    struct guest_nccl_birth birth = {.out = out};
+    struct guest_nccl_birth birth = {.end = end, .out = out};
 
     (void)ddprove_guest_attach(-1, -1);
     MAKE(birth,
@@ -173,7 +233,7 @@ int ncclCommInitRankConfig(struct ncclComm **out, int size, struct guest_nccl_id
 int ncclCommInitRankScalable(struct ncclComm **out, int size, int rank, int id_count,
                              struct guest_nccl_id *ids, void *config)
 {
-    struct guest_nccl_birth birth = {.out = out};
+    struct guest_nccl_birth birth = {.end = end, .out = out};
 
     (void)ddprove_guest_attach(-1, -1);
     if (guest_nccl()->CommInitRankScalable == NULL || id_count <= 0) {
@@ -216,7 +276,7 @@ static int begin_split(struct guest_nccl_birth *birth, uint32_t parent, int colo
 
 int ncclCommSplit(struct ncclComm *comm, int color, int key, struct ncclComm **out, void *config)
 {
-    struct guest_nccl_birth birth = {.out = out, .parent = comm};
+    struct guest_nccl_birth birth = {.end = end, .out = out, .parent = comm};
 
     if (guest_nccl()->CommSplit == NULL) {
         return GUEST_NCCL_INVALID_USAGE;
@@ -247,7 +307,7 @@ static int begin_shrink(struct guest_nccl_birth *birth, const int *excluded, int
 int ncclCommShrink(struct ncclComm *comm, int *excluded, int excluded_count, struct ncclComm **out,
                    void *config, int flags)
 {
-    struct guest_nccl_birth birth = {.out = out, .parent = comm};
+    struct guest_nccl_birth birth = {.end = end, .out = out, .parent = comm};
 
     if (guest_nccl()->CommShrink == NULL) {
         return GUEST_NCCL_INVALID_USAGE;
@@ -256,23 +316,45 @@ int ncclCommShrink(struct ncclComm *comm, int *excluded, int excluded_count, str
          CommShrink(comm, excluded, excluded_count, out, config, flags));
 }
 
+/* Those that are in it already are not given the id, so nothing makes a key that all have. */
+int ncclCommGrow(struct ncclComm *comm, int size, const struct guest_nccl_id *id, int rank,
+                 struct ncclComm **out, void *config)
+{
+    int is_shown;
+    int result;
+
+    if (guest_nccl()->CommGrow == NULL) {
+        return GUEST_NCCL_INVALID_USAGE;
+    }
+    (void)ddprove_guest_attach(-1, -1);
+    is_shown = guest_nccl_enter();
+    result = guest_nccl()->CommGrow(comm, size, id, rank, out, config);
+    guest_nccl_leave();
+    if (is_shown && (result == GUEST_NCCL_SUCCESS || result == GUEST_NCCL_IN_PROGRESS)) {
+        guest_comm_lost();
+    }
+    return result;
+}
+
 /* --- ends
  * --------------------------------------------------------------------------------------------------------
  */
 
 /* Its address is free for another one as soon as NCCL returns, so it is taken out before. */
-#define END(comm, is_aborting, function_call)                                               \
-    do {                                                                                    \
-        struct guest_nccl_comm taken;                                                       \
-        const int is_shown = guest_nccl_enter();                                            \
-        const int is_known = is_shown && guest_nccl_comm_take(comm, &taken);                \
-        const int is_broken = is_known && (is_aborting) && guest_nccl_comm_is_busy(&taken); \
-        const int result = guest_nccl()->function_call;                                     \
-        guest_nccl_leave();                                                                 \
-        if (is_known) {                                                                     \
-            guest_nccl_comm_end(&taken, is_broken);                                         \
-        }                                                                                   \
-        return result;                                                                      \
+#define END(comm, is_aborting, function_call)                                            \
+    do {                                                                                 \
+        struct guest_nccl_comm taken;                                                    \
+        const int is_shown = guest_nccl_enter();                                         \
+        const int is_known = is_shown && guest_nccl_comm_take(comm, &taken);             \
+        const int is_unborn = give_up(comm);                                             \
+        const int is_broken =                                                            \
+            is_known && (is_aborting) && (guest_nccl_comm_is_busy(&taken) || is_unborn); \
+        const int result = guest_nccl()->function_call;                                  \
+        guest_nccl_leave();                                                              \
+        if (is_known) {                                                                  \
+            guest_nccl_comm_end(&taken, is_broken);                                      \
+        }                                                                                \
+        return result;                                                                   \
     } while (0)
 
 int ncclCommDestroy(struct ncclComm *comm)
@@ -294,8 +376,11 @@ int ncclCommGetAsyncError(struct ncclComm *comm, int *error)
         if (*error == GUEST_NCCL_SUCCESS) {
             guest_nccl_comm_settle(comm);
             settle(comm);
-        } else if (*error != GUEST_NCCL_IN_PROGRESS) {
+        } else if (*error == GUEST_NCCL_IN_PROGRESS) {
+            show_pending(comm);
+        } else {
             guest_nccl_comm_failed(comm);
+            (void)give_up(comm);
         }
     }
     guest_nccl_leave();

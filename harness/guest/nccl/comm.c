@@ -22,6 +22,7 @@ static struct guest_nccl_comm *list;
 static size_t list_count, list_capacity;
 static struct pair pairs[PAIRS_MAX];
 static unsigned made[GUEST_NCCL_ORIGIN_COUNT];
+static uint64_t last_number;
 
 /* FNV-1a, and the finalizer of splitmix64 behind it, so that close inputs lie far apart. */
 uint64_t guest_nccl_hash(uint64_t seed, const void *data, size_t size_bytes)
@@ -89,7 +90,7 @@ static int has_other_part(uint64_t key)
         if (list[i].key == key) {
             is_any = 1;
             if (list[i].handle != 0) {
-                ddprove_guest_comm_free(list[i].handle);
+                guest_comm_free(list[i].handle, GUEST_FREE_UNSHOWN);
                 guest_comm_lost();
                 list[i].handle = 0;
             }
@@ -122,23 +123,24 @@ static uint32_t add(struct guest_nccl_comm *comm)
 }
 
 uint32_t guest_nccl_comm_add(uint64_t key, uint32_t rank, uint32_t size,
-                             enum guest_nccl_origin origin)
+                             enum guest_nccl_origin origin, uint64_t *number)
 {
     struct guest_nccl_comm comm = {.key = key, .rank = rank, .size = size};
     uint32_t handle;
 
     (void)pthread_mutex_lock(&lock);
+    comm.number = *number = ++last_number;
     set_name(&comm, origin);
     handle = add(&comm);
     (void)pthread_mutex_unlock(&lock);
     return handle;
 }
 
-void guest_nccl_comm_set(uint32_t handle, struct ncclComm *comm)
+void guest_nccl_comm_set(uint64_t number, struct ncclComm *comm)
 {
     (void)pthread_mutex_lock(&lock);
-    for (size_t i = 0; handle != 0 && i < list_count; i++) {
-        if (list[i].handle == handle) {
+    for (size_t i = 0; i < list_count; i++) {
+        if (list[i].number == number) {
             list[i].comm = comm;
         }
     }
@@ -170,22 +172,22 @@ void guest_nccl_comm_end(const struct guest_nccl_comm *comm, int is_aborted)
     for (size_t i = 0; i < PAIRS_MAX; i++) {
         if (pairs[i].comm == comm->handle) {
             guest_nccl_forget_lanes(pairs[i].handle);
-            guest_comm_free(pairs[i].handle, is_aborted);
+            guest_comm_free(pairs[i].handle, is_aborted ? GUEST_FREE_ABORTED : GUEST_FREE_ENDED);
             pairs[i].comm = 0;
         }
     }
     (void)pthread_mutex_unlock(&lock);
     guest_nccl_forget_lanes(comm->handle);
-    guest_comm_free(comm->handle, is_aborted);
+    guest_comm_free(comm->handle, is_aborted ? GUEST_FREE_ABORTED : GUEST_FREE_ENDED);
 }
 
-void guest_nccl_comm_drop(uint32_t handle)
+void guest_nccl_comm_drop(uint64_t number)
 {
     (void)pthread_mutex_lock(&lock);
-    for (size_t i = 0; handle != 0 && i < list_count; i++) {
-        if (list[i].handle == handle) {
+    for (size_t i = 0; i < list_count; i++) {
+        if (list[i].number == number) {
+            guest_comm_free(list[i].handle, GUEST_FREE_ABORTED);
             list[i] = list[--list_count];
-            guest_comm_free(handle, 1);
             break;
         }
     }
@@ -243,26 +245,49 @@ static uint32_t make_pair(struct pair *place, const struct guest_nccl_comm *comm
 
     (void)snprintf(name, sizeof name, "%.20s %u>%u", comm->name, from, to);
     *place = (struct pair){.comm = comm->handle, .from = from, .to = to};
-    place->handle = guest_comm_create(guest_nccl_hash(comm->key, &ends, sizeof ends),
-                                      comm->rank == from ? 0 : 1, 2, name, GUEST_COMM_PAIR);
+    place->handle =
+        guest_pair_create(guest_nccl_hash(comm->key, &ends, sizeof ends), comm->rank != from, name,
+                          comm->handle, comm->rank == from ? to : from);
     return place->handle;
+}
+
+/* n-th messages would not meet if their count began in the middle: a communicator that once found
+ * no place for a pair gets none for another one, though some be free by then. Returns whether it
+ * may. */
+static int may_have_pair(uint32_t comm, const struct pair *place)
+{
+    for (size_t i = 0; i < list_count; i++) {
+        if (list[i].handle == comm) {
+            if (place == NULL && !list[i].has_lost_pair) {
+                list[i].has_lost_pair = 1;
+                guest_comm_lost();
+            }
+            return !list[i].has_lost_pair;
+        }
+    }
+    return 0;
 }
 
 uint32_t guest_nccl_pair(const struct guest_nccl_comm *comm, uint32_t from, uint32_t to)
 {
     struct pair *place = NULL;
     uint32_t handle = 0;
+    int is_found = 0;
 
+    if (comm->handle == 0 || from == to) {
+        return 0;
+    }
     (void)pthread_mutex_lock(&lock);
-    for (size_t i = 0; comm->handle != 0 && from != to && i < PAIRS_MAX; i++) {
+    for (size_t i = 0; i < PAIRS_MAX && !is_found; i++) {
         if (pairs[i].comm == comm->handle && pairs[i].from == from && pairs[i].to == to) {
             handle = pairs[i].handle;
-            place = NULL;
-            break;
+            is_found = 1;
         }
         place = place == NULL && pairs[i].comm == 0 ? &pairs[i] : place;
     }
-    handle = place != NULL ? make_pair(place, comm, from, to) : handle;
+    if (!is_found && may_have_pair(comm->handle, place)) {
+        handle = make_pair(place, comm, from, to);
+    }
     (void)pthread_mutex_unlock(&lock);
     return handle;
 }

@@ -76,23 +76,34 @@ static int may_mark(void *stream)
            status == GUEST_CUDA_CAPTURE_NONE && is_registered();
 }
 
-/* word: one of the lane's. */
-static int mark(uint32_t lane, const uint64_t *word, uint64_t value)
+/* word: one of a lane's. May wait until the stream has room. */
+static int mark(void *stream, const uint64_t *word, uint64_t value)
 {
     const size_t offset_bytes = (size_t)((const char *)word - (const char *)guest_lanes());
 
-    return driver.stream_write(states[lane - 1].stream, lanes_address + offset_bytes, value,
+    return driver.stream_write(stream, lanes_address + offset_bytes, value,
                                GUEST_CUDA_WRITE_VALUE_DEFAULT) == GUEST_CUDA_SUCCESS;
 }
 
 /* The device has nothing more to say: the stream is past the launch, or its failure. */
-static void mark_end(uint32_t lane, uint64_t last)
+static void mark_end(uint32_t lane, void *stream, uint64_t last)
 {
     struct guest_lane *self = &guest_lanes()[lane - 1];
 
-    states[lane - 1].owed = 0;
-    if (!mark(lane, &self->ended, last)) {
+    if (!mark(stream, &self->ended, last)) {
         __atomic_store_n(&self->ended, last, __ATOMIC_RELEASE);
+    }
+}
+
+/* Behind what NCCL has done in another thread, if anything. The lock is held. */
+static void mark_owed(uint32_t lane)
+{
+    struct lane_state *state = &states[lane - 1];
+    const uint64_t owed = state->owed;
+
+    state->owed = 0;
+    if (owed != 0) {
+        mark_end(lane, state->stream, owed);
     }
 }
 
@@ -110,6 +121,31 @@ static void sweep(void)
     }
 }
 
+/* Programs make streams and leave them: a lane whose stream has nothing to do is given to another
+ * one, of the same communicator first. Returns 0 if there is none. */
+static uint32_t take_idle(uint32_t comm, void *stream)
+{
+    uint32_t found = 0;
+
+    for (uint32_t i = 0; i < GUEST_LANES_MAX; i++) {
+        const struct guest_lane *lane = &guest_lanes()[i];
+
+        if (states[i].comm != 0 && states[i].owed == 0 &&
+            __atomic_load_n(&lane->ended, __ATOMIC_ACQUIRE) == states[i].last &&
+            (found == 0 || states[i].comm == comm)) {
+            found = i + 1;
+        }
+    }
+    if (found != 0) {
+        const uint64_t past = states[found - 1].comm == comm ? states[found - 1].last : 0;
+
+        memset(&states[found - 1], 0, sizeof states[0]);
+        guest_lane_give(found);
+        found = guest_lane_take(comm, (uint64_t)(uintptr_t)stream, past);
+    }
+    return found;
+}
+
 static uint32_t find_lane(uint32_t comm, void *stream)
 {
     uint32_t lane;
@@ -120,58 +156,67 @@ static uint32_t find_lane(uint32_t comm, void *stream)
         }
     }
     sweep();
-    lane = guest_lane_take(comm, (uint64_t)(uintptr_t)stream);
+    lane = guest_lane_take(comm, (uint64_t)(uintptr_t)stream, 0);
+    lane = lane != 0 ? lane : take_idle(comm, stream);
     if (lane != 0) {
-        states[lane - 1] = (struct lane_state){.comm = comm, .stream = stream};
+        states[lane - 1] = (struct lane_state){
+            .comm = comm, .stream = stream, .last = guest_lanes()[lane - 1].ended};
     }
     return lane;
 }
 
+/* Streams are marked without the lock: while one is full the program's other threads may look for
+ * errors, or give up what it is full of. */
 void guest_nccl_launch_begin(struct guest_nccl_launch *launch)
 {
+    uint64_t before = 0;
+
     (void)pthread_mutex_lock(&lock);
     launch->lane = guest_lanes() != NULL && may_mark(launch->stream)
                        ? find_lane(launch->comm, launch->stream)
                        : 0;
-    if (launch->lane != 0 && states[launch->lane - 1].owed != 0) {
-        mark_end(launch->lane, states[launch->lane - 1].owed);
-    }
-    guest_lane_launch(launch->comm, launch->first, launch->last, launch->lane);
-    if (launch->lane != 0 &&
-        !mark(launch->lane, &guest_lanes()[launch->lane - 1].begun, launch->last)) {
-        guest_lane_launch(launch->comm, launch->first, launch->last, 0);
-        launch->lane = 0;
-    }
     if (launch->lane != 0) {
+        mark_owed(launch->lane);
+        before = states[launch->lane - 1].last;
         states[launch->lane - 1].last = launch->last;
     }
     (void)pthread_mutex_unlock(&lock);
+    guest_lane_launch(launch->comm, launch->first, launch->last, launch->lane);
+    if (launch->lane != 0 &&
+        !mark(launch->stream, &guest_lanes()[launch->lane - 1].begun, launch->last)) {
+        guest_lane_launch(launch->comm, launch->first, launch->last, 0);
+        (void)pthread_mutex_lock(&lock);
+        states[launch->lane - 1].last = before;
+        (void)pthread_mutex_unlock(&lock);
+        launch->lane = 0;
+    }
 }
 
 void guest_nccl_launch_end(const struct guest_nccl_launch *launch, int result)
 {
     const int is_in_progress = result == GUEST_NCCL_IN_PROGRESS;
 
-    (void)pthread_mutex_lock(&lock);
     if (result != GUEST_NCCL_SUCCESS && !is_in_progress) {
         guest_lane_launch(launch->comm, launch->first, launch->last, GUEST_LAUNCH_FAILED);
     }
-    if (launch->lane != 0 && guest_lanes() != NULL) {
-        if (is_in_progress) {
-            states[launch->lane - 1].owed = launch->last;
-        } else {
-            mark_end(launch->lane, launch->last);
-        }
+    if (launch->lane == 0 || guest_lanes() == NULL) {
+        return;
     }
-    (void)pthread_mutex_unlock(&lock);
+    if (is_in_progress) {
+        (void)pthread_mutex_lock(&lock);
+        states[launch->lane - 1].owed = launch->last;
+        (void)pthread_mutex_unlock(&lock);
+    } else {
+        mark_end(launch->lane, launch->stream, launch->last);
+    }
 }
 
 void guest_nccl_launch_settle(uint32_t comm)
 {
     (void)pthread_mutex_lock(&lock);
     for (uint32_t i = 0; i < GUEST_LANES_MAX && guest_lanes() != NULL; i++) {
-        if (states[i].comm == comm && states[i].owed != 0) {
-            mark_end(i + 1, states[i].owed);
+        if (states[i].comm == comm) {
+            mark_owed(i + 1);
         }
     }
     (void)pthread_mutex_unlock(&lock);
@@ -196,9 +241,7 @@ void guest_nccl_forget_lanes(uint32_t comm)
     (void)pthread_mutex_lock(&lock);
     for (uint32_t i = 0; i < GUEST_LANES_MAX && guest_lanes() != NULL; i++) {
         if (states[i].comm == comm) {
-            if (states[i].owed != 0) {
-                mark_end(i + 1, states[i].owed);
-            }
+            mark_owed(i + 1);
             states[i].is_left = 1;
         }
     }

@@ -109,28 +109,40 @@ void guest_nccl_born(struct guest_nccl_birth *birth, int result)
     if (group.depth > 0 && group.birth_count < BIRTHS_MAX && result == GUEST_NCCL_SUCCESS) {
         group.births[group.birth_count++] = *birth;
     } else {
+        if (group.depth > 0 && result == GUEST_NCCL_SUCCESS && birth->parent != NULL) {
+            guest_comm_lost(); /* it is there at the group's end only */
+        }
         birth->end(birth, result);
     }
 }
 
+/* Counted whoever watches: the first communicator may be made in a group, and only that shows the
+ * process. */
 int ncclGroupStart(void)
 {
-    const int is_shown = guest_nccl_enter();
-    const int result = guest_nccl()->GroupStart();
+    const int is_program = !guest_nccl_is_inside();
+    int result;
 
+    (void)guest_nccl_enter();
+    result = guest_nccl()->GroupStart();
     guest_nccl_leave();
-    group.depth += is_shown && result == GUEST_NCCL_SUCCESS;
+    group.depth += is_program && result == GUEST_NCCL_SUCCESS;
     return result;
 }
 
-/* The first of its calls stands for the group: the thread may wait for all of them. */
+/* The first of its calls stands for the group: the thread may wait for all of them. Not one of a
+ * communicator that is watched no more, as this process drives several of its ranks. */
 static struct ddprove_guest_call first_call(void)
 {
     struct ddprove_guest_call call = {.size_bytes = sizeof call};
+    struct guest_page *page = guest_self_page();
 
-    if (group.birth_count > 0) {
-        call = group.births[0].call;
-    } else if (group.launch_count > 0) {
+    for (uint32_t i = 0; page != NULL && i < group.birth_count; i++) {
+        if (guest_comm_of(page, group.births[i].call.comm) != NULL) {
+            return group.births[i].call;
+        }
+    }
+    if (group.birth_count == 0 && group.launch_count > 0) {
         call.comm = group.launches[0].comm;
         call.seq = group.launches[0].last;
     }
@@ -158,12 +170,12 @@ static void end_all(int result)
 
 int ncclGroupEnd(void)
 {
-    const int is_shown = guest_nccl_enter();
-    const int is_outermost = is_shown && group.depth == 1;
+    const int is_program = !guest_nccl_is_inside();
+    const int is_outermost = guest_nccl_enter() && group.depth == 1;
     const struct ddprove_guest_call call = first_call();
     int result;
 
-    group.depth -= is_shown && group.depth > 0;
+    group.depth -= is_program && group.depth > 0;
     if (is_outermost) {
         launch_all();
         ddprove_guest_call_wait_begin(&call);
@@ -180,6 +192,7 @@ int ncclGroupEnd(void)
 /* Ends a group of which nothing is given to the device. */
 int ncclGroupSimulateEnd(void *info)
 {
+    const int is_program = !guest_nccl_is_inside();
     int is_shown;
     int result;
 
@@ -196,7 +209,7 @@ int ncclGroupSimulateEnd(void *info)
         group.launch_count = 0;
         end_all(result);
     }
-    group.depth -= is_shown && group.depth > 0;
+    group.depth -= is_program && group.depth > 0;
     guest_nccl_leave();
     return result;
 }

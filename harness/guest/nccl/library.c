@@ -58,6 +58,11 @@ int guest_nccl_enter(void)
     return is_inside++ == 0 && ddprove_guest_is_watched();
 }
 
+int guest_nccl_is_inside(void)
+{
+    return is_inside > 0;
+}
+
 void guest_nccl_leave(void)
 {
     is_inside--;

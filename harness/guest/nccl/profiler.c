@@ -48,10 +48,10 @@ struct context {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct context *contexts;
 
-static void drop(struct context *context)
+static void drop(struct context *context, enum guest_free why)
 {
     guest_lane_give(context->lane);
-    ddprove_guest_comm_free(context->comm);
+    guest_comm_free(context->comm, why);
     context->lane = 0;
     context->comm = 0;
 }
@@ -65,7 +65,7 @@ static int has_other_part(uint64_t key)
         if (other->key == key) {
             is_any = 1;
             if (other->comm != 0) {
-                drop(other);
+                drop(other, GUEST_FREE_UNSHOWN);
                 guest_comm_lost();
             }
         }
@@ -91,8 +91,9 @@ static int init(void **out, uint64_t key, int *mask, const char *name, int size,
     } else {
         context->comm = guest_comm_create(key, (uint32_t)rank, (uint32_t)size,
                                           name != NULL ? name : "NCCL", GUEST_COMM_DEVICE);
-        context->lane =
-            context->comm != 0 ? guest_lane_take(context->comm, (uint64_t)(uintptr_t)context) : 0;
+        context->lane = context->comm != 0
+                            ? guest_lane_take(context->comm, (uint64_t)(uintptr_t)context, 0)
+                            : 0;
     }
     context->next = contexts;
     contexts = context;
@@ -245,7 +246,7 @@ static int finalize(void *given)
             break;
         }
     }
-    drop(context);
+    drop(context, GUEST_FREE_ENDED);
     (void)pthread_mutex_unlock(&lock);
     free(context);
     return 0;

@@ -52,6 +52,7 @@ static void device_start(void)
     standin_device.seed = setting("DDP_STANDIN_SEED", 0);
     standin_device.memory_bytes = setting("DDP_STANDIN_MEMORY_BYTES", UINT64_C(1) << 30);
     standin_device.failing_allocation = setting("DDP_STANDIN_FAIL_ALLOCATION", 0);
+    standin_device.queue_length = setting("DDP_STANDIN_QUEUE", 0);
     standin_device.card_count = visible_card_count((int)setting("DDP_STANDIN_CARDS", 1));
     standin_device.is_guarded = setting("DDP_STANDIN_GUARD", 1) != 0;
     standin_device.has_write_value = setting("DDP_STANDIN_WRITE_VALUE", 1) != 0;

@@ -40,6 +40,7 @@ struct CUstream_st {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct standin_item *first, **tail;
+    uint64_t length; /* of that list */
     bool is_capturing;
     bool is_closed; /* destroyed: the worker leaves once the queue is empty */
     uint64_t id;
@@ -66,6 +67,7 @@ struct standin_device {
     uint64_t seed;
     uint64_t memory_bytes;
     uint64_t failing_allocation; /* 0: none */
+    uint64_t queue_length;       /* words wait where a stream holds so much work; 0: never */
     int card_count;
     bool is_guarded;
     bool has_write_value;
@@ -84,6 +86,8 @@ struct CUstream_st *standin_stream_resolve(cudaStream_t stream); /* NULL: no mem
 /* Takes over the item's context; after an error neither of its functions was called. */
 cudaError_t standin_stream_push(struct CUstream_st *stream, const struct standin_item *item);
 cudaError_t standin_stream_push_mark(struct CUstream_st *stream, struct standin_mark *mark);
+/* Until it has room, as a driver's queue has not always. */
+void standin_stream_await_room(cudaStream_t stream);
 bool standin_stream_is_capturing(cudaStream_t stream);
 cudaError_t standin_stream_drain(struct CUstream_st *stream);
 cudaError_t standin_device_drain(void);

@@ -36,6 +36,7 @@ static struct standin_item *take(struct CUstream_st *stream)
     item = stream->first;
     if (item != NULL) {
         stream->first = item->next;
+        stream->length--;
         if (stream->first == NULL) {
             stream->tail = &stream->first;
         }
@@ -171,9 +172,23 @@ cudaError_t standin_stream_push(struct CUstream_st *stream, const struct standin
     pthread_mutex_lock(&stream->lock);
     *stream->tail = copy;
     stream->tail = &copy->next;
+    stream->length++;
     pthread_cond_signal(&stream->changed);
     pthread_mutex_unlock(&stream->lock);
     return cudaSuccess;
+}
+
+void standin_stream_await_room(cudaStream_t stream)
+{
+    bool has_room = standin_device.queue_length == 0;
+
+    stream = standin_stream_resolve(stream);
+    while (!has_room && stream != NULL) {
+        pthread_mutex_lock(&stream->lock);
+        has_room = stream->length < standin_device.queue_length;
+        pthread_mutex_unlock(&stream->lock);
+        sched_yield();
+    }
 }
 
 void ddp_standin_stream_capture(cudaStream_t stream, bool is_on)

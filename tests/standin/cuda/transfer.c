@@ -144,6 +144,7 @@ CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_
         (place != STANDIN_DEVICE && place != STANDIN_PINNED)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    standin_stream_await_room(stream);
     return (CUresult)push_copy(stream, &word, sizeof(word), word_run);
 }
 

@@ -68,17 +68,30 @@ void fake_comm(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t key
     fake_comm_of(job, rank, place, key, comm_rank, size, GUEST_COMM_HOST);
 }
 
-void fake_comm_of(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t key,
-                  uint32_t comm_rank, uint32_t size, enum guest_comm_kind kind)
+/* told: the rank in it, as COMM tells that. */
+static void make_comm(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t key,
+                      uint64_t told, uint32_t size, enum guest_comm_kind kind)
 {
     struct guest_page *page = guest_arena_page(job->arena.head, rank);
     struct guest_comm *comm = &page->comms[place];
 
     *comm = (struct guest_comm){
-        .is_taken = 1, .handle = place + 1, .key = key, .rank = comm_rank, .size = size};
+        .is_taken = 1, .handle = place + 1, .key = key, .rank = (uint32_t)told, .size = size};
     memcpy(comm->name, key == 1 ? "world" : "group", 6);
     fake_report(job, rank, GUEST_EVENT_COMM,
-                (const uint64_t[GUEST_ARG_COUNT]){place + 1, key, comm_rank, size, kind});
+                (const uint64_t[GUEST_ARG_COUNT]){place + 1, key, told, size, kind});
+}
+
+void fake_comm_of(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t key,
+                  uint32_t comm_rank, uint32_t size, enum guest_comm_kind kind)
+{
+    make_comm(job, rank, place, key, comm_rank, size, kind);
+}
+
+void fake_pair(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t key, uint32_t end,
+               uint32_t peer)
+{
+    make_comm(job, rank, place, key, guest_pair_pack(end, 0, peer), 2, GUEST_COMM_PAIR);
 }
 
 void fake_comm_free(struct fake_job *job, uint32_t rank, uint32_t place, bool is_aborted)

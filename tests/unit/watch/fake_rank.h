@@ -31,6 +31,9 @@ void fake_comm(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t key
                uint32_t comm_rank, uint32_t size);
 void fake_comm_of(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t key,
                   uint32_t comm_rank, uint32_t size, enum guest_comm_kind kind);
+/* Messages of a device with that rank of the communicator in place 0; end 0 sends them. */
+void fake_pair(struct fake_job *job, uint32_t rank, uint32_t place, uint64_t key, uint32_t end,
+               uint32_t peer);
 void fake_comm_free(struct fake_job *job, uint32_t rank, uint32_t place, bool is_aborted);
 void fake_step(struct fake_job *job, uint32_t rank, uint32_t step);
 /* Of a sum of f32: the next call of the communicator. Returns its number. */

@@ -119,3 +119,120 @@ CT_TEST(watch_device, a_group_that_lacks_a_rank)
     check_lacking(false);
     check_lacking(true);
 }
+
+/* --- somebody who does not show --------------------------------------------------------------- */
+
+/* Each of four ranks sends to the next one, in its first messages, and rank 2 does not come to
+ * that. */
+static void play_ring(struct fake_job *job)
+{
+    fake_job_open(job, 4, 1024);
+    for (uint32_t r = 0; r < 4; r++) {
+        fake_attach(job, r);
+        fake_comm_of(job, r, 0, 1, r, 4, GUEST_COMM_DEVICE);
+    }
+    for (uint32_t r = 0; r < 4; r++) {
+        for (uint32_t end = 0; r != 2 && end < 2; end++) {
+            fake_pair(job, r, 1 + end, 10 + (end == 0 ? r : (r + 3) % 4), end,
+                      end == 0 ? (r + 1) % 4 : (r + 3) % 4);
+            fake_lane(job, r, end, 1 + end, STREAM);
+            fake_launch(job, r, 1 + end, 1, fake_post(job, r, 1 + end, 10, 0), 1 + end);
+            fake_reach(job, r, end, 1, 0);
+        }
+    }
+    CT_CHECK_EQ_U64(fake_look(job, MS), 0);
+    CT_CHECK_EQ_U64(fake_look(job, job->limits.silent_ns - MS), 0);
+}
+
+/* Others have come to all of each other's messages, and wait for it all the same. */
+CT_TEST(watch_device, a_rank_that_never_sends)
+{
+    struct fake_job job;
+
+    play_ring(&job);
+    fake_look(&job, 2 * (uint64_t)MS);
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "2");
+    fake_job_close(&job);
+}
+
+/* It may have sent them, and not have shown that: nobody else is to blame for it. */
+CT_TEST(watch_device, a_rank_that_cannot_show_what_it_sends)
+{
+    struct fake_job job;
+
+    play_ring(&job);
+    guest_arena_page(job.arena.head, 2)->lost_comms = 1;
+    fake_look(&job, 2 * (uint64_t)MS);
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "none");
+    fake_job_close(&job);
+}
+
+/* Ranks wait for two others in a communicator: one does not come, and one could not show that it
+ * has it. */
+CT_TEST(watch_device, a_rank_that_cannot_show_where_it_waits)
+{
+    struct fake_job job;
+
+    fake_job_open(&job, 4, 64);
+    for (uint32_t r = 0; r < 4; r++) {
+        fake_attach(&job, r);
+        if (r != 0) {
+            fake_comm(&job, r, 0, 1, r, 4);
+        }
+    }
+    guest_arena_page(job.arena.head, 0)->lost_comms = 1;
+    fake_wait(&job, 1, 0, 0, fake_post(&job, 1, 0, 10, 0));
+    fake_wait(&job, 3, 0, 0, fake_post(&job, 3, 0, 10, 0));
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    fake_look(&job, job.limits.silent_ns + MS);
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_NOT_JOINED, "2");
+    fake_job_close(&job);
+}
+
+/* Rank 0 drives two ranks of a communicator, so that it shows neither, and ends when all is done:
+ * that of a word on the other's stream is not there yet does not mean that it left. */
+CT_TEST(watch_device, a_rank_that_shows_no_more)
+{
+    struct fake_job job;
+
+    fake_job_open(&job, 2, 64);
+    for (uint32_t r = 0; r < 2; r++) {
+        fake_attach(&job, r);
+        fake_comm_of(&job, r, 0, 1, 2 * r, 3, GUEST_COMM_DEVICE);
+    }
+    fake_report(&job, 0, GUEST_EVENT_COMM_FREE,
+                (const uint64_t[GUEST_ARG_COUNT]){1, 1, GUEST_FREE_UNSHOWN});
+    guest_arena_page(job.arena.head, 0)->lost_comms = 2;
+    fake_lane(&job, 1, 0, 0, STREAM);
+    fake_launch(&job, 1, 0, 1, fake_post(&job, 1, 0, 10, 0), 1);
+    fake_reach(&job, 1, 0, 1, 0);
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    fake_state(&job, 0, HARNESS_WATCH_EXITED, 0);
+    CT_CHECK_EQ_U64(fake_look(&job, 100 * (uint64_t)MS), 0);
+    fake_reach(&job, 1, 0, 1, 1);
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    fake_job_close(&job);
+}
+
+/* A card that cannot say how far it is: who has given it a call that rank 1 has not posted may be
+ * waiting for it. */
+CT_TEST(watch_device, still_on_cards_that_say_nothing)
+{
+    struct fake_job job;
+
+    fake_job_open(&job, 3, 64);
+    job.limits.still_ns = 2 * job.limits.silent_ns;
+    for (uint32_t r = 0; r < 3; r++) {
+        fake_attach(&job, r);
+        fake_comm_of(&job, r, 0, 1, r, 3, GUEST_COMM_DEVICE);
+        fake_launch(&job, r, 0, 1, fake_post(&job, r, 0, 10, 0), 0);
+        if (r != 1) {
+            fake_launch(&job, r, 0, 2, fake_post(&job, r, 0, 10, 0), 0);
+        }
+    }
+    CT_CHECK_EQ_U64(fake_look(&job, MS), 0);
+    CT_CHECK_EQ_U64(fake_look(&job, job.limits.still_ns), 0);
+    fake_look(&job, MS);
+    (void)fake_only(&job, HARNESS_VERDICT_HANG_HOST, "1");
+    fake_job_close(&job);
+}
