@@ -1,10 +1,19 @@
 /* Purpose: the worlds, counts and ways to be asked that stand for all.
  * Idea: what algorithms get wrong is at the edges: no element, one, fewer than ranks, one more or
  * less than a multiple of the ranks, worlds beside powers of two. Small worlds are tried with every
- * count up to twice the world, since a smallest counterexample is found there. */
+ * count up to twice the world, since a smallest counterexample is found there. A few long ones show
+ * what changes with the length: indices of 8 and of 16 bits, another way for large buffers. */
 #include "harness/coll/cases.h"
 
-enum { SMALL_WORLD = 9, MIDDLE_WORLD = 16, SEGMENTED_WORLD_FULL = 16, NODE_FORMS = 4 };
+enum {
+    SMALL_WORLD = 9,
+    MIDDLE_WORLD = 16,
+    SEGMENTED_WORLD_FULL = 16,
+    NODE_FORMS = 4,
+    LONG_WORLD = 6, /* longer counts are for worlds up to this */
+    LONG_COUNT = 1003,
+    LONGER_COUNT = 70003
+};
 
 struct walk {
     enum ddp_coll_kind kind;
@@ -51,6 +60,9 @@ static size_t next_edge(uint32_t world, size_t count)
     for (size_t i = 0; i < sizeof edges / sizeof edges[0]; i++) {
         next = edges[i] > count && edges[i] < next ? edges[i] : next;
     }
+    if (next == SIZE_MAX && world <= (uint32_t)LONG_WORLD && count < (size_t)LONGER_COUNT) {
+        return count < (size_t)LONG_COUNT ? LONG_COUNT : LONGER_COUNT;
+    }
     return next == SIZE_MAX ? count : next;
 }
 
@@ -69,19 +81,19 @@ static size_t next_count(const struct walk *walk, uint32_t world, size_t count)
         return count;
     }
     if (walk->options->is_full) {
-        return count < last ? count + 1 : count;
+        return count < last ? count + 1 : next_edge(world, count);
     }
     return count < dense ? count + 1 : next_edge(world, count);
 }
 
 /* --- ways to be asked ------------------------------------------------------------------------- */
 
-/* Sums of small worlds are asked for in other types too: what is added in another one than the data
+/* Small worlds are asked in other types too: what is added, or sent, in another one than the data
  * is another schedule. */
 static bool visit_types(const struct walk *walk, struct harness_coll_case *test)
 {
     bool is_edge = test->elem_count == 1 || test->elem_count == (size_t)test->world + 1;
-    bool has_types = ddp_coll_kind_is_sum(walk->kind) && is_edge && test->world <= SMALL_WORLD &&
+    bool has_types = walk->kind != DDP_COLL_BARRIER && is_edge && test->world <= SMALL_WORLD &&
                      test->node_of_rank == NULL;
 
     for (size_t i = 0; i < (has_types ? (size_t)HARNESS_COLL_TYPES : 1u); i++) {
@@ -95,9 +107,11 @@ static bool visit_types(const struct walk *walk, struct harness_coll_case *test)
 
 static bool visit_segments(const struct walk *walk, struct harness_coll_case *test)
 {
-    static const size_t segments[] = {0, 1, 5};
+    /* A long count in short messages would be of many steps, and no other case. */
+    bool is_long = test->elem_count >= (size_t)LONG_COUNT && !walk->options->counts.is_chosen;
+    const size_t segments[] = {0, is_long ? test->elem_count / 3 + 1 : 1, 5};
     uint32_t world_max = walk->options->is_full ? SEGMENTED_WORLD_FULL : SMALL_WORLD;
-    size_t count = test->world <= world_max ? 3 : 1;
+    size_t count = test->world > world_max ? 1 : is_long ? 2 : 3;
 
     for (size_t i = 0; i < count; i++) {
         test->segment_elem_count = segments[i];
@@ -110,15 +124,16 @@ static bool visit_segments(const struct walk *walk, struct harness_coll_case *te
 
 static bool visit_roots(const struct walk *walk, struct harness_coll_case *test)
 {
-    const uint32_t roots[] = {0, test->world / 2, test->world - 1};
+    uint32_t last = ddp_coll_kind_has_root(walk->kind) ? test->world - 1 : 0;
+    uint32_t step = test->world <= SMALL_WORLD ? 1 : test->world / 2;
 
-    for (size_t i = 0; i < (ddp_coll_kind_has_root(walk->kind) ? 3u : 1u); i++) {
-        test->root = roots[i];
-        if ((i == 0 || roots[i] != roots[i - 1]) && !visit_segments(walk, test)) {
+    for (test->root = 0; test->root < last; test->root += step) {
+        if (!visit_segments(walk, test)) {
             return false;
         }
     }
-    return true;
+    test->root = last;
+    return visit_segments(walk, test);
 }
 
 static uint32_t node_of(uint32_t form, uint32_t world, uint32_t rank)
@@ -130,7 +145,8 @@ static uint32_t node_of(uint32_t form, uint32_t world, uint32_t rank)
 static bool visit_nodes(struct walk *walk, struct harness_coll_case *test)
 {
     size_t world = test->world;
-    bool is_edge = test->elem_count == 1 || test->elem_count == world + 1;
+    bool is_edge =
+        test->elem_count == 1 || test->elem_count == world + 1 || test->elem_count == 2 * world + 1;
     bool has_forms = world > 1 && world <= SMALL_WORLD && is_edge;
 
     for (uint32_t form = 0; form < (has_forms ? (uint32_t)NODE_FORMS : 1u); form++) {

@@ -54,8 +54,9 @@ static struct harness_coll_order *first_of(struct harness_coll_orders *orders,
     while (orders->first[at].world == test->world &&
            (orders->first[at].root != test->root || orders->first[at].dtype != test->dtype)) {
         at++;
-        DDP_ASSERT(at <
-                   HARNESS_COLL_ORDERS_MAX); /* a world is asked for three roots, three types */
+        DDP_ASSERT(
+            at <
+            HARNESS_COLL_ORDERS_MAX); /* a world has so many roots that are asked, of three types */
     }
     return &orders->first[at];
 }

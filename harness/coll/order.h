@@ -5,7 +5,7 @@
 #include "harness/coll/coll.h"
 #include "harness/sums/schedule_sums.h"
 
-enum { HARNESS_COLL_TREE_BYTES = 220, HARNESS_COLL_ORDERS_MAX = 9 };
+enum { HARNESS_COLL_TREE_BYTES = 220, HARNESS_COLL_ORDERS_MAX = 27 };
 
 /* The order of the first element of a world, root and type, which all others are compared with. */
 struct harness_coll_order {

@@ -17,6 +17,8 @@ extern "C" {
     X(HARNESS_CONFORM_ENDS, "ends", "every call ends by itself and well: no crash, no hang")      \
     X(HARNESS_CONFORM_EXACT, "exact",                                                             \
       "whole numbers come out exactly: each contribution once, and where it belongs")             \
+    X(HARNESS_CONFORM_ROUNDED, "rounding",                                                        \
+      "a sum is as near to the exact one as additions in some order are")                         \
     X(HARNESS_CONFORM_BOUNDS, "in_bounds", "nothing beside a buffer is written")                  \
     X(HARNESS_CONFORM_INPUT, "input_kept", "the input is what it was, unless it is the output")   \
     X(HARNESS_CONFORM_IN_PLACE, "in_place", "it is right if input and output are one buffer")     \
@@ -92,6 +94,7 @@ struct harness_conform_report {
     uint64_t elapsed_ns;
     char untried[200]; /* why LARGE is not; "": it was, or was not to be */
     char untaken[200]; /* types and operations that it does not take; "": it takes all */
+    char refused[120]; /* counts that it does not take; "": it takes all that were tried */
     uint32_t tree_world;
     char tree[600]; /* as probes found it, of that world; "": not measured */
 };

@@ -10,7 +10,7 @@ static void set_odd(const struct harness_conforming *run, enum harness_lab_oddit
 {
     run->team.shared->trial =
         (struct harness_lab_trial){.dtype = DDP_DTYPE_F32,
-                                   .elem_count = 64,
+                                   .elem_count = harness_conform_count(run, 64),
                                    .calls = 1,
                                    .oddity = oddity,
                                    .odd_rank = run->team.shared->request.ranks - 1};
@@ -68,8 +68,7 @@ static void try_again(struct harness_conforming *run)
         harness_conform_end_team(run);
         return;
     }
-    shared->trial =
-        (struct harness_lab_trial){.dtype = DDP_DTYPE_F32, .elem_count = 64, .calls = 1};
+    harness_conform_set_trial(run, harness_conform_count(run, 64));
     harness_lab_put_whole(shared, 0, 0);
     end = harness_conform_try(run, false, &wrong);
     if (end == HARNESS_TRIAL_UNTAKEN) {

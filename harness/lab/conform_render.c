@@ -30,6 +30,9 @@ void harness_conform_print(const struct harness_conform_report *report, struct d
         ddp_text_add(out, "not tried: %s, since %s\n", harness_conform_name(HARNESS_CONFORM_LARGE),
                      report->untried);
     }
+    if (report->refused[0] != '\0') {
+        ddp_text_add(out, "not taken: %s, perhaps other counts too\n", report->refused);
+    }
     if (report->untaken[0] != '\0') {
         ddp_text_add(out, "not taken: %s\n", report->untaken);
     }
@@ -76,7 +79,7 @@ json_t *harness_conform_json(const struct harness_conform_report *report)
                           (json_int_t)result->case_count, "counterexample", example_json(result)));
         }
     }
-    return json_pack("{s:s, s:s, s:s, s:s, s:[i, i], s:I, s:I, s:b, s:f, s:o, s:s, s:s, s:s}",
+    return json_pack("{s:s, s:s, s:s, s:s, s:[i, i], s:I, s:I, s:b, s:f, s:o, s:s, s:s, s:s, s:s}",
                      "schema", "ddprove.coll.conform/1", "algorithm", report->name, "kind",
                      ddp_coll_kind_name(report->kind), "outcome",
                      harness_outcome_name(harness_conform_outcome(report)), "worlds",
@@ -84,7 +87,7 @@ json_t *harness_conform_json(const struct harness_conform_report *report)
                      (json_int_t)report->case_count, "orders", (json_int_t)report->order_count,
                      "stopped", report->is_stopped, "elapsed_ms", (double)report->elapsed_ns / 1e6,
                      "properties", properties, "not_tried", report->untried, "not_taken",
-                     report->untaken, "trees", report->tree);
+                     report->untaken, "count_not_taken", report->refused, "trees", report->tree);
 }
 
 static enum harness_outcome outcome_of(const struct harness_conform_report *report,

@@ -137,12 +137,11 @@ void harness_conform_trees(struct harness_conforming *run)
     size_t first_count = 0;
 
     for (size_t i = 0; i < (size_t)TREE_COUNTS && world <= (uint32_t)TREE_WORLD_MAX; i++) {
+        size_t count = harness_conform_count(run, counts[i]);
         struct harness_probe_map map;
 
-        shared->trial =
-            (struct harness_lab_trial){.dtype = DDP_DTYPE_F32, .elem_count = counts[i], .calls = 1};
-        run->status =
-            harness_probe_map_init(&map, ddp_mem_system(), world, DDP_DTYPE_F32, counts[i]);
+        harness_conform_set_trial(run, count);
+        run->status = harness_probe_map_init(&map, ddp_mem_system(), world, DDP_DTYPE_F32, count);
         if (run->status == DDP_OK && measure_pairs(run, &map)) {
             run->status =
                 map.result == HARNESS_PROBE_MEASURED ? harness_probe_map_solve(&map) : DDP_OK;

@@ -155,12 +155,87 @@ static bool start_team(struct harness_conforming *run)
     return run->is_running;
 }
 
+size_t harness_conform_count(const struct harness_conforming *run, size_t wanted)
+{
+    size_t below = 0;
+    size_t above = SIZE_MAX;
+
+    for (size_t i = 0; run->is_choosy && i < run->taken_count; i++) {
+        size_t count = run->taken[i];
+
+        below = count <= wanted && count > below ? count : below;
+        above = count > wanted && count < above ? count : above;
+    }
+    return !run->is_choosy || (below == 0 && above == SIZE_MAX) ? wanted
+           : below > 0                                          ? below
+                                                                : above;
+}
+
+void harness_conform_tell(const struct harness_lab_trial *trial, char *text, size_t size_bytes)
+{
+    struct ddp_text out;
+
+    ddp_text_init_fixed(&out, text, size_bytes);
+    text[0] = '\0';
+    if (trial->dtype != DDP_DTYPE_F32) {
+        ddp_text_add(&out, " of %s", ddp_dtype_name(trial->dtype));
+    }
+    if (trial->redop != DDP_REDOP_SUM) {
+        ddp_text_add(&out, ", %s", ddp_redop_name(trial->redop));
+    }
+    ddp_text_add(&out, "%s%s", trial->is_in_place ? ", in place" : "",
+                 trial->shift > 0 ? ", unaligned" : "");
+}
+
+static void judge_bounds(struct harness_conforming *run, const char *how)
+{
+    const struct harness_lab_shared *shared = run->team.shared;
+    struct harness_lab_wrong wrong = {.elem = SIZE_MAX};
+
+    for (uint32_t r = 0; wrong.text[0] == '\0' && r < shared->request.ranks; r++) {
+        const struct harness_lab_outcome *outcome = &shared->slot[r].outcome;
+        long long at = (long long)outcome->guard_at;
+
+        wrong.rank = r;
+        if (at != 0) {
+            (void)snprintf(wrong.text, sizeof wrong.text, "rank %u writes %lld bytes %s a buffer%s",
+                           r, at < 0 ? -at : at, at < 0 ? "before" : "behind", how);
+        } else if (outcome->has_written) {
+            (void)snprintf(wrong.text, sizeof wrong.text,
+                           "rank %u writes an output, though rank %u alone has one", r,
+                           shared->trial.root);
+        }
+    }
+    harness_conform_judge(run, HARNESS_CONFORM_BOUNDS, wrong.text[0] != '\0' ? &wrong : NULL);
+}
+
+/* Beside what came out: the buffers. */
+static void judge_buffers(struct harness_conforming *run)
+{
+    const struct harness_lab_shared *shared = run->team.shared;
+    struct harness_lab_wrong wrong = {.elem = SIZE_MAX};
+    char how[64];
+
+    harness_conform_tell(&shared->trial, how, sizeof how);
+    judge_bounds(run, how);
+    for (uint32_t r = 0; wrong.text[0] == '\0' && r < shared->request.ranks; r++) {
+        if (shared->slot[r].outcome.input_at >= 0) {
+            wrong.rank = r;
+            wrong.elem = (size_t)shared->slot[r].outcome.input_at;
+            (void)snprintf(wrong.text, sizeof wrong.text,
+                           "element %zu of rank %u's input changed%s", wrong.elem, r, how);
+        }
+    }
+    harness_conform_judge(run, HARNESS_CONFORM_INPUT, wrong.text[0] != '\0' ? &wrong : NULL);
+}
+
 enum harness_trial_end harness_conform_try(struct harness_conforming *run, bool is_odd,
                                            struct harness_lab_wrong *wrong)
 {
     struct harness_lab_shared *shared = run->team.shared;
     bool is_over;
 
+    *wrong = (struct harness_lab_wrong){.rank = UINT32_MAX, .elem = SIZE_MAX};
     if (!start_team(run)) {
         return HARNESS_TRIAL_UNTAKEN; /* run->status says why */
     }
@@ -185,5 +260,6 @@ enum harness_trial_end harness_conform_try(struct harness_conforming *run, bool 
         harness_conform_end_team(run);
         return HARNESS_TRIAL_BADLY;
     }
+    judge_buffers(run);
     return HARNESS_TRIAL_WELL;
 }

@@ -7,39 +7,9 @@
 #include "ddpcore/base/hash.h"
 #include "harness/lab/conforming.h"
 
-enum { LARGE_COUNT = 10007, COUNTS = 11 };
+enum { LARGE_COUNT = 10007, LARGER_COUNT = 100003, FEW = 8, MANY = 1003, SPECIALS = 27 };
 
 /* --- plain calls ------------------------------------------------------------------------------ */
-
-/* Beside what came out: the buffers. */
-static void judge_buffers(struct harness_conforming *run)
-{
-    const struct harness_lab_shared *shared = run->team.shared;
-    struct harness_lab_wrong wrong = {.elem = SIZE_MAX};
-
-    for (uint32_t r = 0; r < shared->request.ranks; r++) {
-        int64_t at = shared->slot[r].outcome.guard_at;
-
-        if (at != 0) {
-            wrong.rank = r;
-            (void)snprintf(wrong.text, sizeof wrong.text, "rank %u writes %lld bytes %s a buffer",
-                           r, (long long)(at < 0 ? -at : at), at < 0 ? "before" : "behind");
-            break;
-        }
-    }
-    harness_conform_judge(run, HARNESS_CONFORM_BOUNDS, wrong.text[0] != '\0' ? &wrong : NULL);
-    wrong.text[0] = '\0';
-    for (uint32_t r = 0; r < shared->request.ranks; r++) {
-        if (shared->slot[r].outcome.input_at >= 0) {
-            wrong.rank = r;
-            wrong.elem = (size_t)shared->slot[r].outcome.input_at;
-            (void)snprintf(wrong.text, sizeof wrong.text, "element %zu of rank %u's input changed",
-                           wrong.elem, r);
-            break;
-        }
-    }
-    harness_conform_judge(run, HARNESS_CONFORM_INPUT, wrong.text[0] != '\0' ? &wrong : NULL);
-}
 
 /* Whole numbers, judged as `property`. Of the plain case how it ended is a property of its own. */
 static enum harness_trial_end try_whole(struct harness_conforming *run,
@@ -60,39 +30,84 @@ static enum harness_trial_end try_whole(struct harness_conforming *run,
     }
     if (property == HARNESS_CONFORM_EXACT) {
         harness_conform_judge(run, HARNESS_CONFORM_ENDS, NULL);
-        judge_buffers(run);
     }
-    harness_conform_judge(run, property,
-                          harness_lab_judge_whole(shared, 0, 0, &wrong) ? NULL : &wrong);
+    if (harness_lab_judge_whole(shared, 0, 0, &wrong)) {
+        harness_conform_judge(run, property, NULL);
+        return end;
+    }
+    if (property == HARNESS_CONFORM_TYPES) {
+        size_t used = strlen(wrong.text);
+
+        harness_conform_tell(&shared->trial, wrong.text + used, sizeof wrong.text - used);
+    }
+    harness_conform_judge(run, property, &wrong);
     return end;
+}
+
+/* One count and root in each kind of buffer. False: nothing more is to be tried. */
+static bool try_buffers(struct harness_conforming *run, uint32_t shift)
+{
+    struct harness_lab_trial *trial = &run->team.shared->trial;
+    enum harness_trial_end end = try_whole(run, HARNESS_CONFORM_EXACT);
+
+    if (end == HARNESS_TRIAL_UNTAKEN && run->status == DDP_OK) {
+        run->is_choosy = true;
+        return true;
+    }
+    if (end != HARNESS_TRIAL_WELL || harness_conform_has_failed(run, HARNESS_CONFORM_EXACT)) {
+        return false;
+    }
+    if (run->taken_count == 0 || run->taken[run->taken_count - 1] != trial->elem_count) {
+        run->taken[run->taken_count++] = trial->elem_count;
+    }
+    trial->is_in_place = true;
+    if (!harness_conform_has_failed(run, HARNESS_CONFORM_IN_PLACE)) {
+        (void)try_whole(run, HARNESS_CONFORM_IN_PLACE);
+    }
+    trial->is_in_place = false;
+    trial->shift = shift;
+    if (!harness_conform_has_failed(run, HARNESS_CONFORM_SHIFTED)) {
+        (void)try_whole(run, HARNESS_CONFORM_SHIFTED);
+    }
+    return true;
+}
+
+static void tell_refused(const struct harness_conforming *run, size_t count)
+{
+    struct harness_conform_report *report = run->report;
+
+    if (run->is_choosy && report->refused[0] == '\0') {
+        (void)snprintf(report->refused, sizeof report->refused, "%zu element%s of %u rank%s", count,
+                       count == 1 ? "" : "s", run->team.shared->request.ranks,
+                       run->team.shared->request.ranks == 1 ? "" : "s");
+    }
 }
 
 /* Roots, buffers and counts. */
 void harness_conform_counts(struct harness_conforming *run)
 {
     uint32_t world = run->team.shared->request.ranks;
-    const size_t counts[COUNTS] = {0, 1,  2,    world - 1,  world, world + 1, 2 * world + 1,
-                                   7, 64, 1003, LARGE_COUNT};
+    const size_t counts[HARNESS_CONFORM_COUNTS] = {
+        0, 1,  2,    world - 1,   world,       world + 1, 2 * world + 1,
+        7, 64, MANY, LARGE_COUNT, LARGER_COUNT};
     bool has_root = ddp_coll_kind_has_root(run->report->kind);
 
-    for (size_t i = 0; i < (size_t)COUNTS && !harness_conform_is_over(run); i++) {
-        for (uint32_t root = 0; root<(has_root ? world : 1); root += world> 1 ? world - 1 : 1) {
-            harness_conform_set_trial(run, counts[i]);
-            run->team.shared->trial.root = root;
-            if (harness_conform_has_failed(run, HARNESS_CONFORM_ENDS) ||
-                try_whole(run, HARNESS_CONFORM_EXACT) != HARNESS_TRIAL_WELL ||
-                harness_conform_has_failed(run, HARNESS_CONFORM_EXACT)) {
+    run->taken_count = 0;
+    run->is_choosy = false;
+    for (size_t i = 0; i < (size_t)HARNESS_CONFORM_COUNTS; i++) {
+        uint32_t step = world > 1 && i >= (size_t)FEW ? world - 1 : 1;
+
+        for (uint32_t root = 0; root < (has_root ? world : 1); root += step) {
+            if (harness_conform_is_over(run) ||
+                harness_conform_has_failed(run, HARNESS_CONFORM_ENDS)) {
                 return;
             }
-            run->team.shared->trial.is_in_place = true;
-            if (!harness_conform_has_failed(run, HARNESS_CONFORM_IN_PLACE)) {
-                (void)try_whole(run, HARNESS_CONFORM_IN_PLACE);
+            harness_conform_set_trial(run, counts[i]);
+            run->team.shared->trial.root = root;
+            if (!try_buffers(run, 1 + (uint32_t)i % 3)) {
+                return;
             }
-            run->team.shared->trial.is_in_place = false;
-            run->team.shared->trial.shift = 1 + (uint32_t)i % 3;
-            if (!harness_conform_has_failed(run, HARNESS_CONFORM_SHIFTED)) {
-                (void)try_whole(run, HARNESS_CONFORM_SHIFTED);
-            }
+            tell_refused(run, counts[i]);
         }
     }
 }
@@ -118,6 +133,32 @@ static void tell_untaken(struct harness_conform_report *report, const unsigned *
     }
 }
 
+/* Of few elements as plain as can be, then of many, in place and unaligned if that is right of
+ * fp32.
+ */
+static enum harness_trial_end try_type(struct harness_conforming *run, enum ddp_dtype dtype,
+                                       enum ddp_redop redop)
+{
+    uint32_t world = run->team.shared->request.ranks;
+    const size_t counts[] = {2 * (size_t)world + 5, MANY};
+    enum harness_trial_end end = HARNESS_TRIAL_WELL;
+
+    for (size_t i = 0; i < 2 && end == HARNESS_TRIAL_WELL &&
+                       !harness_conform_has_failed(run, HARNESS_CONFORM_TYPES);
+         i++) {
+        struct harness_lab_trial *trial = &run->team.shared->trial;
+
+        harness_conform_set_trial(run, harness_conform_count(run, counts[i]));
+        trial->dtype = dtype;
+        trial->redop = redop;
+        trial->is_wide = true;
+        trial->is_in_place = i > 0 && !harness_conform_has_failed(run, HARNESS_CONFORM_IN_PLACE);
+        trial->shift = i > 0 && !harness_conform_has_failed(run, HARNESS_CONFORM_SHIFTED) ? 1 : 0;
+        end = try_whole(run, HARNESS_CONFORM_TYPES);
+    }
+    return end;
+}
+
 void harness_conform_types(struct harness_conforming *run)
 {
     unsigned ops = ddp_coll_kind_is_sum(run->report->kind) ? (unsigned)DDP_REDOP_COUNT : 1;
@@ -125,16 +166,11 @@ void harness_conform_types(struct harness_conforming *run)
 
     for (unsigned dtype = 0; dtype < (unsigned)DDP_DTYPE_COUNT; dtype++) {
         for (unsigned op = 0; op < ops && !harness_conform_is_over(run); op++) {
-            enum harness_trial_end end;
-
             if (harness_conform_has_failed(run, HARNESS_CONFORM_TYPES)) {
                 return;
             }
-            harness_conform_set_trial(run, 2 * run->team.shared->request.ranks + 5);
-            run->team.shared->trial.dtype = (enum ddp_dtype)dtype;
-            run->team.shared->trial.redop = (enum ddp_redop)op;
-            end = try_whole(run, HARNESS_CONFORM_TYPES);
-            if (end == HARNESS_TRIAL_UNTAKEN && run->status == DDP_OK) {
+            if (try_type(run, (enum ddp_dtype)dtype, (enum ddp_redop)op) == HARNESS_TRIAL_UNTAKEN &&
+                run->status == DDP_OK) {
                 untaken[dtype] |= 1u << op;
             }
         }
@@ -150,7 +186,7 @@ void harness_conform_special(struct harness_conforming *run)
     struct harness_lab_wrong wrong;
     enum harness_trial_end end;
 
-    harness_conform_set_trial(run, 27);
+    harness_conform_set_trial(run, harness_conform_count(run, SPECIALS));
     harness_lab_put_special(shared);
     end = harness_conform_try(run, false, &wrong);
     if (end == HARNESS_TRIAL_WELL) {
@@ -176,6 +212,19 @@ static uint64_t hash_outputs(const struct harness_conforming *run)
     return hash;
 }
 
+/* What any numbers came to, beside what rounding in some order allows; and on all ranks the same.
+ */
+static void judge_any(struct harness_conforming *run)
+{
+    struct harness_lab_shared *shared = run->team.shared;
+    struct harness_lab_wrong wrong = {.rank = UINT32_MAX, .elem = SIZE_MAX};
+
+    harness_conform_judge(run, HARNESS_CONFORM_SAME_BITS,
+                          harness_lab_judge_same(shared, &wrong) ? NULL : &wrong);
+    harness_conform_judge(run, HARNESS_CONFORM_ROUNDED,
+                          harness_lab_judge_any(shared, &wrong) ? NULL : &wrong);
+}
+
 /* The same numbers again and again, now and then with a rank that comes late, or is stopped. */
 void harness_conform_repeats(struct harness_conforming *run)
 {
@@ -186,23 +235,27 @@ void harness_conform_repeats(struct harness_conforming *run)
                                              "", "; in it a rank was stopped for a while",
                                              "", "; in it a rank came late"};
     struct harness_lab_shared *shared = run->team.shared;
-    struct harness_lab_wrong wrong = {.rank = UINT32_MAX, .elem = SIZE_MAX};
+    struct harness_lab_wrong wrong;
     uint64_t first = 0;
 
     for (uint32_t i = 0; i < ROUNDS && !harness_conform_has_failed(run, HARNESS_CONFORM_REPEATS);
          i++) {
-        harness_conform_set_trial(run, 1003);
+        enum harness_trial_end end;
+
+        harness_conform_set_trial(run, harness_conform_count(run, MANY));
         shared->trial.oddity = oddities[i];
         shared->trial.odd_rank = (i / 2) % shared->request.ranks;
         harness_lab_put_any(shared);
-        if (harness_conform_try(run, false, &wrong) != HARNESS_TRIAL_WELL) {
+        end = harness_conform_try(run, false, &wrong);
+        if (end == HARNESS_TRIAL_BADLY) {
             harness_conform_judge(run, HARNESS_CONFORM_REPEATS, &wrong);
+        }
+        if (end != HARNESS_TRIAL_WELL) {
             return;
         }
         if (i == 0) {
             first = hash_outputs(run);
-            harness_conform_judge(run, HARNESS_CONFORM_SAME_BITS,
-                                  harness_lab_judge_same(shared, &wrong) ? NULL : &wrong);
+            judge_any(run);
             continue;
         }
         wrong = (struct harness_lab_wrong){.rank = UINT32_MAX, .elem = SIZE_MAX};

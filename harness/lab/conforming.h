@@ -6,6 +6,8 @@
 #include "harness/lab/numbers.h"
 #include "harness/lab/team.h"
 
+enum { HARNESS_CONFORM_COUNTS = 12 }; /* of elements, that each world is asked for */
+
 struct harness_conforming {
     const struct harness_conform_options *options;
     struct harness_conform_report *report;
@@ -16,6 +18,10 @@ struct harness_conforming {
     bool is_opaque, is_builtin, has_abort;
     bool is_running;
     uint32_t trial_count; /* of this team */
+    /* Counts that this world takes; what is tried besides is of one of these, if it refuses any. */
+    size_t taken[HARNESS_CONFORM_COUNTS];
+    size_t taken_count;
+    bool is_choosy;
     uint64_t start_ns;
     ddp_status status; /* why nothing more can be tried; else OK */
     struct ddp_err *err;
@@ -37,6 +43,11 @@ void harness_conform_judge(struct harness_conforming *run, enum harness_conform_
 bool harness_conform_is_over(struct harness_conforming *run); /* no trial is begun any more */
 bool harness_conform_has_failed(const struct harness_conforming *run,
                                 enum harness_conform_property property);
+/* " of f16, in place": how a trial differs from the plain one. */
+void harness_conform_tell(const struct harness_lab_trial *trial, char *text, size_t size_bytes);
+/* `wanted` elements, or of a world that does not take every count the most below that it takes, or
+ * the fewest above. */
+size_t harness_conform_count(const struct harness_conforming *run, size_t wanted);
 /* The plain trial: fp32, one call, buffers apart. */
 void harness_conform_set_trial(const struct harness_conforming *run, size_t elem_count);
 void harness_conform_end_team(struct harness_conforming *run);

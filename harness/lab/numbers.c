@@ -8,8 +8,16 @@
 #include <string.h>
 
 #include "harness/lab/data.h"
+#include "harness/lab/element.h"
 
-enum { WIDE = 97, NARROW = 7, TWO_EVERY = 5, SPECIALS = 9, PERIOD = WIDE * NARROW * TWO_EVERY };
+enum {
+    WIDE = 97,
+    BYTE_WIDE = 16,
+    NARROW = 7,
+    TWO_EVERY = 5,
+    SPECIALS = 9,
+    PERIOD = WIDE * NARROW * TWO_EVERY
+};
 
 static size_t in_elems(const struct harness_lab_shared *shared)
 {
@@ -21,95 +29,66 @@ static size_t out_elems(const struct harness_lab_shared *shared)
     return harness_lab_output_elems(&shared->request, shared->trial.elem_count);
 }
 
+/* Elements that a slice has room for, as the count of its calls. */
+static size_t slice_elems(const struct harness_lab_shared *shared)
+{
+    const struct harness_lab_trial *trial = &shared->trial;
+
+    return trial->slice_elem_count > 0 ? trial->slice_elem_count : trial->elem_count;
+}
+
 static unsigned char *input_of(struct harness_lab_shared *shared, uint32_t rank, uint32_t slice)
 {
-    size_t bytes = in_elems(shared) * ddp_dtype_size_bytes(shared->trial.dtype);
+    size_t bytes = harness_lab_input_elems(&shared->request, slice_elems(shared)) *
+                   ddp_dtype_size_bytes(shared->trial.dtype);
 
     return (unsigned char *)harness_lab_area(shared, rank, HARNESS_LAB_INPUT) + bytes * slice;
 }
 
 static unsigned char *output_of(struct harness_lab_shared *shared, uint32_t rank, uint32_t slice)
 {
-    size_t bytes = out_elems(shared) * ddp_dtype_size_bytes(shared->trial.dtype);
+    size_t bytes = harness_lab_output_elems(&shared->request, slice_elems(shared)) *
+                   ddp_dtype_size_bytes(shared->trial.dtype);
 
     return (unsigned char *)harness_lab_area(shared, rank, HARNESS_LAB_EXPECTED) + bytes * slice;
 }
 
-/* --- elements --------------------------------------------------------------------------------- */
-
-static void store(unsigned char *data, size_t i, enum ddp_dtype dtype, int64_t value)
-{
-    union {
-        float f32;
-        double f64;
-        uint16_t half;
-        int32_t i32;
-        int64_t i64;
-        uint8_t u8;
-    } element = {.i64 = value};
-
-    switch (dtype) {
-    case DDP_DTYPE_F32:
-        element.f32 = (float)value;
-        break;
-    case DDP_DTYPE_F16:
-        element.half = ddp_f16_from_f32((float)value);
-        break;
-    case DDP_DTYPE_BF16:
-        element.half = ddp_bf16_from_f32((float)value);
-        break;
-    case DDP_DTYPE_F64:
-        element.f64 = (double)value;
-        break;
-    case DDP_DTYPE_I32:
-        element.i32 = (int32_t)value;
-        break;
-    case DDP_DTYPE_U8:
-        element.u8 = (uint8_t)value;
-        break;
-    case DDP_DTYPE_I64:
-    case DDP_DTYPE_COUNT:
-        break;
-    }
-    memcpy(data + i * ddp_dtype_size_bytes(dtype), &element, ddp_dtype_size_bytes(dtype));
-}
-
-static double load(const unsigned char *data, size_t i, enum ddp_dtype dtype)
-{
-    const unsigned char *at = data + i * ddp_dtype_size_bytes(dtype);
-    uint16_t half;
-    float f32;
-    double f64;
-    int32_t i32;
-    int64_t i64;
-
-    switch (dtype) {
-    case DDP_DTYPE_F32:
-        memcpy(&f32, at, sizeof f32);
-        return (double)f32;
-    case DDP_DTYPE_F16:
-        memcpy(&half, at, sizeof half);
-        return (double)ddp_f16_to_f32(half);
-    case DDP_DTYPE_BF16:
-        memcpy(&half, at, sizeof half);
-        return (double)ddp_bf16_to_f32(half);
-    case DDP_DTYPE_F64:
-        memcpy(&f64, at, sizeof f64);
-        return f64;
-    case DDP_DTYPE_I32:
-        memcpy(&i32, at, sizeof i32);
-        return i32;
-    case DDP_DTYPE_I64:
-        memcpy(&i64, at, sizeof i64);
-        return (double)i64;
-    case DDP_DTYPE_U8:
-    case DDP_DTYPE_COUNT:
-        break;
-    }
-    return *at;
-}
-
 /* --- whole numbers ---------------------------------------------------------------------------- */
+
+/* Factors of the numbers of a wide trial: sums of 16 of them are exact in the type, and in
+ * no narrower one. */
+static int64_t factor_of(enum ddp_dtype dtype)
+{
+    switch (dtype) {
+    case DDP_DTYPE_F32:
+        return (INT64_C(1) << 13) + 1;
+    case DDP_DTYPE_F64:
+        return (INT64_C(1) << 40) + 1;
+    case DDP_DTYPE_I32:
+        return (INT64_C(1) << 20) + 1;
+    case DDP_DTYPE_I64:
+        return (INT64_C(1) << 52) + 1;
+    default: /* 16 bits have no room; of bytes see below */
+        return 1;
+    }
+}
+
+/* Of both signs, or of a byte with and without its highest bit: an empty maximum that begins at
+ * zero, and bytes that are compared with a sign, show. Sums of bytes stay below 256: whether they
+ * wrap or saturate is left open by those who define sums (Open MPI's do either, by the count). */
+static int64_t wide_of(const struct harness_lab_trial *trial, uint64_t number, int64_t plain)
+{
+    if (trial->dtype == DDP_DTYPE_U8) {
+        return trial->redop == DDP_REDOP_PROD  ? plain
+               : trial->redop == DDP_REDOP_SUM ? plain % BYTE_WIDE
+                                               : (plain * TWO_EVERY) & UINT8_MAX;
+    }
+    if (trial->redop == DDP_REDOP_PROD) {
+        return number % NARROW == 0 ? -plain : plain;
+    }
+    plain -= trial->dtype == DDP_DTYPE_BF16 ? NARROW / 2 + 1 : WIDE / 2 + 1;
+    return plain * factor_of(trial->dtype);
+}
 
 /* bf16 has 8 bits for a sum, fp16 11. After PERIOD places the numbers come again: that is no power
  * of two, so a place that lost its upper bits has another number. */
@@ -117,11 +96,11 @@ static int64_t whole_at(const struct harness_lab_trial *trial, uint32_t rank, si
                         uint32_t seed)
 {
     uint64_t number = (uint64_t)rank * 31 + place * 7 + (uint64_t)seed * 13;
+    int64_t plain = trial->redop == DDP_REDOP_PROD
+                        ? (number % TWO_EVERY == 0 ? 2 : 1)
+                        : 1 + (int64_t)(number % (trial->dtype == DDP_DTYPE_BF16 ? NARROW : WIDE));
 
-    if (trial->redop == DDP_REDOP_PROD) {
-        return (number % TWO_EVERY) == 0 ? 2 : 1;
-    }
-    return 1 + (int64_t)(number % (trial->dtype == DDP_DTYPE_BF16 ? NARROW : WIDE));
+    return trial->is_wide ? wide_of(trial, number, plain) : plain;
 }
 
 void harness_lab_put_whole(struct harness_lab_shared *shared, uint32_t slice, uint32_t seed)
@@ -134,7 +113,7 @@ void harness_lab_put_whole(struct harness_lab_shared *shared, uint32_t slice, ui
         unsigned char *input = input_of(shared, r, slice);
 
         for (size_t i = 0; i < first; i++) {
-            store(input, i, shared->trial.dtype, whole_at(&shared->trial, r, i, seed));
+            harness_lab_store(input, i, shared->trial.dtype, whole_at(&shared->trial, r, i, seed));
         }
         for (size_t i = first; i < count; i += first) {
             memcpy(input + i * elem_bytes, input,
@@ -201,33 +180,45 @@ static int64_t expected_at(const struct harness_lab_shared *shared, uint32_t ran
 }
 
 /* Whose contribution the difference is, if it is one rank's. */
-static void explain(const struct harness_lab_shared *shared, uint32_t rank, size_t elem,
-                    uint32_t seed, double got, struct harness_lab_wrong *out)
+static void explain(struct harness_lab_shared *shared, uint32_t slice, uint32_t rank, size_t elem,
+                    uint32_t seed, struct harness_lab_wrong *out)
 {
     const struct harness_lab_trial *trial = &shared->trial;
+    const unsigned char *output = output_of(shared, rank, slice);
     int64_t expected = expected_at(shared, rank, elem, seed);
-    size_t used =
-        (size_t)snprintf(out->text, sizeof out->text, "element %zu of rank %u is %g, not %lld",
-                         elem, rank, got, (long long)expected);
-    double difference = (double)expected - got;
+    int64_t got;
+    bool is_number = harness_lab_load_whole(output, elem, trial->dtype, &got);
+    char text[32];
+    size_t used;
     uint32_t matches = 0;
     uint32_t whose = 0;
+    bool is_missing = false;
 
-    if (!ddp_coll_kind_is_sum(shared->request.kind) || trial->redop != DDP_REDOP_SUM) {
+    (void)snprintf(text, sizeof text, "%lld", (long long)got);
+    if (!is_number) {
+        (void)snprintf(text, sizeof text, trial->dtype == DDP_DTYPE_F64 ? "%.17g" : "%.9g",
+                       harness_lab_load(output, elem, trial->dtype));
+    }
+    used = (size_t)snprintf(out->text, sizeof out->text, "element %zu of rank %u is %s, not %lld",
+                            elem, rank, text, (long long)expected);
+    if (!is_number || !ddp_coll_kind_is_sum(shared->request.kind) ||
+        trial->redop != DDP_REDOP_SUM || trial->dtype == DDP_DTYPE_U8) {
         return;
     }
     for (uint32_t r = 0; r < shared->request.ranks; r++) {
         double own = (double)whole_at(trial, r, place_of(shared, rank, elem), seed);
+        double difference = (double)expected - (double)got;
 
-        if (fabs(fabs(difference) - own) < 0.5) {
+        if (fabs(own) > 0.5 && fabs(fabs(difference) - fabs(own)) < 0.5) {
             matches++;
             whose = r;
+            is_missing = (difference > 0) == (own > 0);
         }
     }
     if (matches == 1) {
         (void)snprintf(out->text + used, sizeof out->text - used,
                        ": the contribution of rank %u %s", whose,
-                       difference > 0 ? "is missing" : "is in it twice");
+                       is_missing ? "is missing" : "is in it twice");
     }
 }
 
@@ -249,7 +240,7 @@ static bool is_block_right(struct harness_lab_shared *shared, uint32_t slice, ui
     const unsigned char *block = output + from * elem_bytes;
 
     for (size_t i = from; i < from + first; i++) {
-        if (!(fabs(load(output, i, dtype) - (double)expected_at(shared, rank, i, seed)) < 0.5)) {
+        if (!harness_lab_is_whole(output, i, dtype, expected_at(shared, rank, i, seed))) {
             return false;
         }
     }
@@ -277,12 +268,11 @@ bool harness_lab_judge_whole(struct harness_lab_shared *shared, uint32_t slice, 
     }
     for (size_t i = 0; i < out_elems(shared); i++) {
         for (uint32_t r = 0; r < shared->request.ranks; r++) {
-            double got = load(output_of(shared, r, slice), i, shared->trial.dtype);
-
             if (has_output(shared, r) &&
-                !(fabs(got - (double)expected_at(shared, r, i, seed)) < 0.5)) {
+                !harness_lab_is_whole(output_of(shared, r, slice), i, shared->trial.dtype,
+                                      expected_at(shared, r, i, seed))) {
                 *out = (struct harness_lab_wrong){.rank = r, .elem = i};
-                explain(shared, r, i, seed, got, out);
+                explain(shared, slice, r, i, seed, out);
                 return false;
             }
         }
@@ -300,6 +290,25 @@ void harness_lab_put_any(struct harness_lab_shared *shared)
     }
 }
 
+bool harness_lab_judge_any(struct harness_lab_shared *shared, struct harness_lab_wrong *out)
+{
+    for (uint32_t r = 0; r < shared->request.ranks; r++) {
+        const float *output = (const float *)(const void *)output_of(shared, r, 0);
+        size_t first = 0;
+
+        if (harness_lab_count_wrong(shared, r, output, shared->trial.elem_count, &first) > 0) {
+            *out = (struct harness_lab_wrong){.rank = r, .elem = first};
+            (void)snprintf(out->text, sizeof out->text, "element %zu of rank %u is %.9g, %s", first,
+                           r, (double)output[first],
+                           ddp_coll_kind_is_sum(shared->request.kind)
+                               ? "farther from the exact sum than any order of additions in f32 is"
+                               : "not the number that was to be copied");
+            return false;
+        }
+    }
+    return true;
+}
+
 bool harness_lab_judge_same(struct harness_lab_shared *shared, struct harness_lab_wrong *out)
 {
     enum ddp_coll_kind kind = shared->request.kind;
@@ -315,8 +324,8 @@ bool harness_lab_judge_same(struct harness_lab_shared *shared, struct harness_la
                 *out = (struct harness_lab_wrong){.rank = r, .elem = i};
                 (void)snprintf(out->text, sizeof out->text,
                                "element %zu: rank 0 has %.9g, rank %u has %.9g", i,
-                               load(output_of(shared, 0, 0), i, shared->trial.dtype), r,
-                               load(output_of(shared, r, 0), i, shared->trial.dtype));
+                               harness_lab_load(output_of(shared, 0, 0), i, shared->trial.dtype), r,
+                               harness_lab_load(output_of(shared, r, 0), i, shared->trial.dtype));
                 return false;
             }
         }

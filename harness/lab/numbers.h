@@ -22,6 +22,9 @@ struct harness_lab_wrong {
 bool harness_lab_judge_whole(struct harness_lab_shared *shared, uint32_t slice, uint32_t seed,
                              struct harness_lab_wrong *out);
 bool harness_lab_judge_special(struct harness_lab_shared *shared, struct harness_lab_wrong *out);
+/* Whether sums are as near to the exact ones as some order of additions is, and copies are copies.
+ */
+bool harness_lab_judge_any(struct harness_lab_shared *shared, struct harness_lab_wrong *out);
 /* Whether all ranks that should have the same have the same bits. */
 bool harness_lab_judge_same(struct harness_lab_shared *shared, struct harness_lab_wrong *out);
 

@@ -69,8 +69,11 @@ struct harness_lab_trial {
     uint32_t root;
     size_t elem_count;
     bool is_in_place;
-    uint32_t shift;  /* elements between the buffers and an aligned address */
-    uint32_t calls;  /* one behind the other: slice k of the arena is the k-th call's */
+    uint32_t shift; /* elements between the buffers and an aligned address */
+    uint32_t calls; /* one behind the other: slice k of the arena is the k-th call's */
+    /* Not 0: slices have room for so many elements, and each call has another count and root. */
+    size_t slice_elem_count;
+    bool is_wide;    /* numbers of both signs that take as many bits as the type has */
     bool is_twofold; /* two communicators at once, a thread each, one call on each */
     enum harness_lab_oddity oddity;
     uint32_t odd_rank; /* whose it is */
@@ -85,7 +88,8 @@ struct harness_lab_outcome {
     char text[200];
     int64_t guard_at; /* byte that changed, beside the output: < 0 before it; 0: none did */
     int64_t input_at; /* element of the input that changed; -1: none did */
-    uint64_t heap_bytes, descriptors; /* in use afterwards */
+    bool has_written; /* to the output, of a rank that has none */
+    uint64_t heap_bytes, mapped_bytes, descriptors; /* in use afterwards */
     uint64_t elapsed_ns;
 };
 
@@ -140,6 +144,19 @@ static inline size_t harness_lab_output_elems(const struct harness_lab_request *
                                               size_t elem_count)
 {
     return elem_count * ddp_coll_output_blocks(request->kind, request->ranks, true);
+}
+
+/* The k-th call of a trial: long and short ones in turn, from every root. */
+static inline size_t harness_lab_call_elems(const struct harness_lab_trial *trial, uint32_t k)
+{
+    const size_t most = trial->slice_elem_count;
+
+    return most == 0 ? trial->elem_count : k % 2 == 0 ? most - k : k * k;
+}
+static inline uint32_t harness_lab_call_root(const struct harness_lab_request *request,
+                                             const struct harness_lab_trial *trial, uint32_t k)
+{
+    return trial->slice_elem_count == 0 ? trial->root : k % request->ranks;
 }
 
 /* All ranks have come. False: the team is at its end, and so should this one be. */

@@ -16,8 +16,15 @@
 
 #include "harness/lab/engine.h"
 
-#define GUARD_BYTES ((size_t)256)
-enum { GUARD = 0xa5, LATE_MS = 30, STOP_AFTER_MS = 1, ABORT_MS = 60 };
+#define GUARD_BYTES ((size_t)4096) /* who rounds up to a block writes far behind */
+enum {
+    GUARD = 0xa5,
+    UNWRITTEN = 0xff,
+    FRESH = 0x33,
+    LATE_MS = 30,
+    STOP_AFTER_MS = 1,
+    ABORT_MS = 60
+};
 
 /* A buffer with guards on both sides. */
 struct guarded {
@@ -68,6 +75,20 @@ static int64_t find_damage(const struct guarded *guarded)
     return 0;
 }
 
+struct buffers {
+    struct guarded input, output;
+    size_t in_bytes, out_bytes; /* of a slice: what the longest call has */
+};
+
+/* The first damage stays. */
+static void note_damage(struct harness_lab_slot *slot, const struct buffers *buffers)
+{
+    int64_t *at = &slot->outcome.guard_at;
+
+    *at = *at != 0 ? *at : find_damage(&buffers->output);
+    *at = *at != 0 ? *at : find_damage(&buffers->input);
+}
+
 /* --- calls ------------------------------------------------------------------------------------ */
 
 static size_t descriptor_count(void)
@@ -84,30 +105,40 @@ static size_t descriptor_count(void)
     return count;
 }
 
+/* What is mapped, and so no part of the heap. */
+static uint64_t mapped_bytes(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    unsigned long long pages = 0;
+
+    if (file != NULL) {
+        pages = fscanf(file, "%llu", &pages) == 1 ? pages : 0;
+        (void)fclose(file);
+    }
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 static unsigned char *slice(const struct trying *trying, enum harness_lab_area area, size_t bytes,
                             uint32_t index)
 {
     return (unsigned char *)harness_lab_area(trying->shared, trying->number, area) + bytes * index;
 }
 
-struct buffers {
-    struct guarded input, output;
-    size_t in_bytes, out_bytes;
-};
-
 /* In place, the input is a part of the output's buffer, or the output one of the input's. */
-static void place(const struct trying *trying, const struct harness_lab_trial *trial,
-                  const struct buffers *buffers, struct harness_lab_call *call)
+static void place(const struct trying *trying, uint32_t index, const struct buffers *buffers,
+                  struct harness_lab_call *call)
 {
+    const struct harness_lab_trial *trial = &trying->shared->trial;
     enum ddp_coll_kind kind = trying->shared->request.kind;
-    size_t block = trial->elem_count * ddp_dtype_size_bytes(trial->dtype);
-    bool is_apart =
-        !trial->is_in_place || (kind == DDP_COLL_REDUCE && trying->number != trial->root);
+    size_t elem_count = harness_lab_call_elems(trial, index);
+    uint32_t root = harness_lab_call_root(&trying->shared->request, trial, index);
+    size_t block = elem_count * ddp_dtype_size_bytes(trial->dtype);
+    bool is_apart = !trial->is_in_place || (kind == DDP_COLL_REDUCE && trying->number != root);
 
     *call = (struct harness_lab_call){.redop = trial->redop,
                                       .dtype = trial->dtype,
-                                      .root = trial->root,
-                                      .elem_count = trial->elem_count,
+                                      .root = root,
+                                      .elem_count = elem_count,
                                       .input = buffers->input.data,
                                       .output = buffers->output.data};
     if (is_apart) {
@@ -122,34 +153,56 @@ static void place(const struct trying *trying, const struct harness_lab_trial *t
     }
 }
 
+/* Whether the input is what it was, but for an output that lies in it; and whether who has no
+ * output has written to one. */
+static void look_at_buffers(const struct trying *trying, const struct buffers *buffers,
+                            const struct harness_lab_call *call, const unsigned char *numbers)
+{
+    struct harness_lab_outcome *outcome = &trying->slot->outcome;
+    const struct harness_lab_request *request = &trying->shared->request;
+    size_t elem_bytes = ddp_dtype_size_bytes(call->dtype);
+    size_t in_bytes = harness_lab_input_elems(request, call->elem_count) * elem_bytes;
+    const unsigned char *output = call->output;
+    const unsigned char *end =
+        output + harness_lab_output_elems(request, call->elem_count) * elem_bytes;
+
+    for (size_t i = 0; call->input == buffers->input.data && i < in_bytes; i++) {
+        const unsigned char *at = buffers->input.data + i;
+
+        if (outcome->input_at < 0 && (at < output || at >= end) && *at != numbers[i]) {
+            outcome->input_at = (int64_t)(i / elem_bytes);
+        }
+    }
+    for (; request->kind == DDP_COLL_REDUCE && trying->number != call->root && output < end;
+         output++) {
+        outcome->has_written = outcome->has_written || *output != UNWRITTEN;
+    }
+}
+
 /* One call of a trial, with its slice of the arena. */
 static ddp_status make_call(const struct trying *trying, struct harness_lab_engine *engine,
                             const struct buffers *buffers, uint32_t index)
 {
     const struct harness_lab_trial *trial = &trying->shared->trial;
-    struct harness_lab_outcome *outcome = &trying->slot->outcome;
     const unsigned char *numbers = slice(trying, HARNESS_LAB_INPUT, buffers->in_bytes, index);
-    struct harness_lab_call call;
+    struct harness_lab_call call, made;
     ddp_status status;
 
-    place(trying, trial, buffers, &call);
-    memset(buffers->output.data, 0xff, buffers->out_bytes);
+    place(trying, index, buffers, &call);
+    memset(buffers->output.data, UNWRITTEN, buffers->out_bytes);
     if (buffers->in_bytes > 0) {
         memcpy((void *)(uintptr_t)call.input, numbers, buffers->in_bytes);
     }
+    made = call;
     if (trial->oddity == HARNESS_LAB_OTHER_COUNT && trial->odd_rank == trying->number) {
-        call.elem_count++;
+        made.elem_count++;
     }
-    status = engine->ops->run(engine, &call);
+    status = engine->ops->run(engine, &made);
     if (status == DDP_OK && buffers->out_bytes > 0) {
         memcpy(slice(trying, HARNESS_LAB_EXPECTED, buffers->out_bytes, index), call.output,
                buffers->out_bytes);
     }
-    for (size_t i = 0; !trial->is_in_place && outcome->input_at < 0 && i < buffers->in_bytes; i++) {
-        if (buffers->input.data[i] != numbers[i]) {
-            outcome->input_at = (int64_t)(i / ddp_dtype_size_bytes(trial->dtype));
-        }
-    }
+    look_at_buffers(trying, buffers, &call, numbers);
     return status;
 }
 
@@ -161,8 +214,9 @@ static bool make_buffers(const struct trying *trying, struct buffers *buffers)
     size_t elem_bytes = ddp_dtype_size_bytes(trial->dtype);
     bool is_long = trial->oddity == HARNESS_LAB_OTHER_COUNT;
     size_t more = is_long ? request->ranks * elem_bytes : 0;
-    size_t in_bytes = harness_lab_input_elems(request, trial->elem_count) * elem_bytes;
-    size_t out_bytes = harness_lab_output_elems(request, trial->elem_count) * elem_bytes;
+    size_t elems = trial->slice_elem_count > 0 ? trial->slice_elem_count : trial->elem_count;
+    size_t in_bytes = harness_lab_input_elems(request, elems) * elem_bytes;
+    size_t out_bytes = harness_lab_output_elems(request, elems) * elem_bytes;
     /* Where the input is in the output's buffer, that must hold both. */
     size_t out_room = out_bytes > in_bytes || !trial->is_in_place ? out_bytes : in_bytes;
 
@@ -206,6 +260,7 @@ static ddp_status call_both(struct trying *trying, const struct buffers *buffers
     status = make_call(trying, trying->engine, buffers, 0);
     (void)pthread_join(thread, NULL);
     (void)pthread_barrier_destroy(&companion.both);
+    note_damage(trying->slot, &companion.buffers);
     free(companion.buffers.input.room);
     free(companion.buffers.output.room);
     return status != DDP_OK ? status : companion.status;
@@ -353,9 +408,7 @@ static void try_once(struct trying *trying)
     status = open_engines(trying);
     if (status == DDP_OK) {
         status = make_buffers(trying, &buffers) ? call_all(trying, &buffers) : DDP_E_NOMEM;
-        outcome->guard_at = find_damage(&buffers.output);
-        outcome->guard_at =
-            outcome->guard_at != 0 ? outcome->guard_at : find_damage(&buffers.input);
+        note_damage(trying->slot, &buffers);
     }
     (void)snprintf(outcome->text, sizeof outcome->text, "%.190s",
                    status == DDP_OK               ? ""
@@ -367,6 +420,7 @@ static void try_once(struct trying *trying)
         close_engines(trying);
     }
     outcome->heap_bytes = mallinfo2().uordblks + mallinfo2().hblkhd;
+    outcome->mapped_bytes = mapped_bytes();
     outcome->descriptors = descriptor_count();
     outcome->elapsed_ns = ddp_clock_now_ns(ddp_clock_monotonic()) - begin_ns;
     __atomic_store_n(&outcome->status, status, __ATOMIC_RELEASE);
@@ -392,6 +446,8 @@ ddp_status harness_lab_try(struct harness_lab_shared *shared, uint32_t rank, str
     struct ddp_idle_process idle;
     uint32_t done = 0;
 
+    /* Memory that is new, or given back, holds no zeros: who reads it is wrong here as well. */
+    (void)mallopt(M_PERTURB, FRESH);
     ddp_idle_process_init(&idle, ddp_clock_monotonic(), false);
     for (;;) {
         struct awaited awaited = {shared, done};

@@ -77,8 +77,8 @@ DDP_MUST_USE ddp_status harness_probe_map_take(struct harness_probe_map *map, ui
 DDP_MUST_USE ddp_status harness_probe_map_solve(struct harness_probe_map *map);
 
 /* Is an inner node rounded to the data's type before it is added on, or kept wider? Probe number
- * index < width_count adds 2^12 and a little of it at the node, then -2^12 at its parent. Only for
- * a MEASURED map. */
+ * index < width_count adds 2^12 and a little of it at the node, then -2^12 at its parent, or the
+ * little once more: what is lost twice must not come back. Only for a MEASURED map. */
 uint32_t harness_probe_width_count(const struct harness_probe_map *map);
 void harness_probe_map_fill_width(const struct harness_probe_map *map, uint32_t index,
                                   uint32_t member, void *data);

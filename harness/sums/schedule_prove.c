@@ -353,7 +353,8 @@ static void check_outputs(const struct proof *proof)
     }
 }
 
-/* Both ends agree in length, and in type unless the step converts. False after a violation. */
+/* Both ends agree in length, and in type unless the step converts, as a copy may without a loss.
+ * False after a violation. */
 static bool check_event(const struct proof *proof, const struct harness_schedule_event *event)
 {
     struct ends ends = ends_of(proof, event);
@@ -375,6 +376,15 @@ static bool check_event(const struct proof *proof, const struct harness_schedule
         (void)snprintf(text, sizeof(text), "step %u of rank %u takes elements of %s as %s",
                        event->step, event->rank, ddp_dtype_name(from), ddp_dtype_name(to));
         violate(proof, HARNESS_VERDICT_MISMATCH_DTYPE, place, text);
+        return false;
+    }
+    /* A sum may be rounded; a copy is the same bits. */
+    if (from != to && !ddp_coll_kind_is_sum(reader->kind) && reader->kind != DDP_COLL_BARRIER &&
+        !harness_schedule_holds(to, reader->dtype)) {
+        (void)snprintf(text, sizeof(text),
+                       "step %u of rank %u loses bits of %s as it makes them %s", event->step,
+                       event->rank, ddp_dtype_name(reader->dtype), ddp_dtype_name(to));
+        violate(proof, HARNESS_VERDICT_VALUE_LOST, place, text);
         return false;
     }
     return true;

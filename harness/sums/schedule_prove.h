@@ -31,6 +31,9 @@ DDP_MUST_USE ddp_status harness_schedule_barrier_check(const struct harness_sche
                                                        struct harness_step_place *place, char *text,
                                                        size_t size_bytes);
 
+/* Every number of `held` is one of `holder` too. */
+bool harness_schedule_holds(enum ddp_dtype holder, enum ddp_dtype held);
+
 /* In an ordered set both ends of a message are of one round; no step waits for one of a later
  * round; what came in a round leaves in a later one; each round up to the last one has a message;
  * and steps between buffers run as soon as they can, or in the round that first needs them.

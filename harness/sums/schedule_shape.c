@@ -1,4 +1,5 @@
-/* What lies in a rank's input and output, by kind. */
+/* What lies in a rank's input and output, by kind; and which types hold which. */
+#include "harness/sums/schedule_prove.h"
 #include "harness/sums/schedule_text.h"
 
 /* Blocks of elem_count elements in a rank's input and output, by kind. */
@@ -61,4 +62,19 @@ struct harness_span harness_schedule_output(const struct harness_schedule *sched
 
     return (struct harness_span){1, is_block ? own_block(schedule) : 0,
                                  harness_schedule_output_elems(schedule)};
+}
+
+#define BIT(dtype) (1u << (unsigned)(dtype))
+
+bool harness_schedule_holds(enum ddp_dtype holder, enum ddp_dtype held)
+{
+    static const unsigned holders[DDP_DTYPE_COUNT] = {
+        [DDP_DTYPE_F32] = BIT(DDP_DTYPE_F64),
+        [DDP_DTYPE_F16] = BIT(DDP_DTYPE_F32) | BIT(DDP_DTYPE_F64),
+        [DDP_DTYPE_BF16] = BIT(DDP_DTYPE_F32) | BIT(DDP_DTYPE_F64),
+        [DDP_DTYPE_I32] = BIT(DDP_DTYPE_F64) | BIT(DDP_DTYPE_I64),
+        [DDP_DTYPE_U8] = ~0u};
+
+    DDP_ASSERT((unsigned)holder < DDP_DTYPE_COUNT && (unsigned)held < DDP_DTYPE_COUNT);
+    return holder == held || (holders[held] & BIT(holder)) != 0;
 }

@@ -18,7 +18,7 @@ examine() {
     property=$2
     words=$3
     shift 3
-    "$cc" -w -DWHAT="$what" -shared -fPIC -I "$headers" -o "$what.so" "$source" -lm
+    "$cc" -w -DWHAT="${what#*-}" $kind -shared -fPIC -I "$headers" -o "$what.so" "$from" -lm
     "$ddprove" coll check "./$what.so" --worlds 2-3 --limit 4 --json "$what.json" "$@" >"$what.out" 2>"$what.err" </dev/null
     code=$?
     failed=$(python3 -c '
@@ -39,6 +39,8 @@ print(" ".join(p["name"] for p in doc["properties"] if p["state"] == "FAIL") or 
 # They wait most of their time: some at once.
 at_once=3
 names=
+from=$source
+kind=
 caught() {
     (
         failures=0
@@ -86,6 +88,40 @@ caught IDLE aborts 'rank 0 waits for ever, though rank . was not there, and an a
 caught RESTARTING aborts 'rank 0 waits for ever, though rank . was not there, and the call was aborted as soon as it was posted'
 caught FREEING aborts 'rank 0 ended its process, though rank . was not there'
 caught ONCE reopens 'open returned 2'
+# What shows only with a type, an operation, a count, a world, a root, a kind of buffer, or behind another call.
+from=$(dirname "$source")/typed.c
+caught typed-RIGHT - ''
+caught typed-NOT_EMPTY - ''
+caught typed-MULTIPLES - ''
+caught typed-EVEN - ''
+caught typed-EVEN_WRONG exact 'element 63 of rank 0 is 0, not' --worlds 2
+caught typed-FAR exact 'element 100002 of rank 0 is 0, not' --worlds 2
+caught typed-SIX exact '6 ranks, 1 element' --worlds 6
+caught typed-UNCLEARED exact 'element 0 of rank 0 is' --worlds 2
+caught typed-COMPRESSED rounding 'farther from the exact sum than any order of additions' --worlds 2
+caught typed-HALF_BEHIND in_bounds 'rank 0 writes 1 bytes behind a buffer of f16' --worlds 2
+caught typed-PLACE_BEHIND in_bounds 'rank 0 writes 1 bytes behind a buffer, in place' --worlds 2
+caught typed-SHIFT_BEHIND in_bounds 'rank 0 writes 1 bytes behind a buffer, unaligned' --worlds 2
+caught typed-FAR_BEHIND in_bounds 'rank 0 writes 1025 bytes behind a buffer' --worlds 2
+caught typed-MIN_INPUT input_kept "element 0 of rank 0's input changed, min" --worlds 2
+caught typed-LONG_HALF types 'of f16, in place, unaligned' --worlds 2
+caught typed-DEMOTED types 'of f64' --worlds 2
+caught typed-FLOATING types 'of i32' --worlds 2
+caught typed-DOUBLE types 'of i64' --worlds 2
+caught typed-NARROW_LONG types 'of i64' --worlds 2
+caught typed-ZERO_MAX types 'is 0, not -[0-9]+, max' --worlds 2
+caught typed-SIGNED_BYTES types 'of u8, max' --worlds 2
+caught typed-GROWING back_to_back 'of rank 0 is 0, not'
+caught typed-MAPPED no_leak 'calls leave 61440 bytes and 0 descriptors behind' --worlds 2
+kind=-DKIND=DDPROVE_COLL_BROADCAST
+caught broadcast-RIGHT - '' --worlds 4
+caught broadcast-MIDDLE_ROOT exact 'element 0 of rank 0 is' --worlds 3
+kind=-DKIND=DDPROVE_COLL_REDUCE_SCATTER
+caught scatter-RIGHT - '' --worlds 3
+caught scatter-BLOCKS input_kept "element 0 of rank 1's input changed, in place" --worlds 2
+kind=-DKIND=DDPROVE_COLL_REDUCE_TO_ROOT
+caught root-RIGHT - '' --worlds 3
+caught root-NO_OUTPUT in_bounds 'rank 0 writes an output, though rank 1 alone has one' --worlds 2
 wait
 for name in $names; do
     cat "$name.said"

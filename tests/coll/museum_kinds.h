@@ -23,12 +23,46 @@ static void broadcast_segment(const struct ddprove_coll_question *q,
     }
 }
 
+/* 506: numbers travel in half their length, and the root takes these too. */
+static void broadcast_halves(const struct ddprove_coll_question *q,
+                             const struct ddprove_coll_sink *to, uint32_t half, uint64_t first,
+                             uint64_t count)
+{
+    struct ddprove_coll_range sent = scratch(half, first, count);
+    uint32_t last;
+
+    if (q->rank != q->root) {
+        last = take(to, q->root, sent, NONE, NONE);
+    } else {
+        last =
+            ddprove_coll_local(to, DDPROVE_COLL_CONVERT, now, sent, in(first, count), NONE, NONE);
+        for (uint32_t rank = 0; rank < q->size; rank++) {
+            if (rank != q->root) {
+                (void)send(to, rank, sent, last);
+            }
+        }
+    }
+    (void)ddprove_coll_local(to, DDPROVE_COLL_CONVERT, now, out(first, count), sent, last, NONE);
+}
+
 static int broadcast(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to)
 {
     uint64_t longest = q->segment > 0 ? q->segment : q->count;
+    uint64_t end = IS(504) ? q->count & 0xffffu : q->count; /* 504: a count of 16 bits */
+    uint32_t half = IS(506) ? to->scratch(to->context, DDPROVE_COLL_BF16, q->count) : 0;
 
-    for (uint64_t first = 0; first < q->count; first += longest) {
-        broadcast_segment(q, to, first, q->count - first < longest ? q->count - first : longest);
+    /* 503: a root in the middle; 505: any type but the first one */
+    if ((IS(503) && q->size == 6 && q->root == 1) || (IS(505) && q->dtype != DDPROVE_COLL_F32)) {
+        end = end > 0 ? end - 1 : 0;
+    }
+    for (uint64_t first = 0; first < end; first += longest) {
+        uint64_t count = end - first < longest ? end - first : longest;
+
+        if (IS(506) && q->dtype == DDPROVE_COLL_F32) {
+            broadcast_halves(q, to, half, first, count);
+        } else {
+            broadcast_segment(q, to, first, count);
+        }
     }
     return 0;
 }

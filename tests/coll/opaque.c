@@ -348,8 +348,9 @@ static void spoil(const struct star *star, const struct ddprove_coll_call *call)
     if (WHAT == INPUT && call->input != call->output && count > 0) {
         ((float *)(uintptr_t)call->input)[count / 2] += 1;
     }
-    if (WHAT == OTHER_BITS && star->host.rank == star->host.size - 1 && count == MANY) {
-        sum[count / 3] = nextafterf(sum[count / 3], 1e30f);
+    if (WHAT == OTHER_BITS && star->host.rank == star->host.size - 1 && count == MANY &&
+        truncf(sum[count / 3]) != sum[count / 3]) {
+        sum[count / 3] = nextafterf(sum[count / 3], 0.0f);
     }
     if (WHAT == ALIGNED && (uintptr_t)sum % 16 != 0 && count > 0) {
         sum[0] += 1;

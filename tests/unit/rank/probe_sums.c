@@ -139,6 +139,27 @@ void probe_sum_odd_chain(struct probe_world *world, uint64_t call, const struct 
     }
 }
 
+/* Kahan's: what an addition loses is added to the next operand. */
+void probe_sum_compensated(struct probe_world *world, uint64_t call,
+                           const struct ddp_coll_args *args, void *const *input,
+                           void *const *output)
+{
+    (void)call;
+    for (size_t i = 0; i < args->elem_count; i++) {
+        float sum = load(args, input[0], i);
+        float lost = 0;
+
+        for (uint32_t r = 1; r < world->config.count; r++) {
+            float term = narrow(args, load(args, input[r], i) - lost);
+            float next = narrow(args, sum + term);
+
+            lost = narrow(args, narrow(args, next - sum) - term);
+            sum = next;
+        }
+        copy_to_all(world, args, i, sum, output);
+    }
+}
+
 /* The exact sum of the first count members. Test values of 16-bit types add up exactly in fp32, so
  * that one rounding follows. */
 static float exact(const struct ddp_coll_args *args, void *const *input, uint32_t count, size_t i)
@@ -223,8 +244,8 @@ void probe_sum_changing(struct probe_world *world, uint64_t call, const struct d
     static const uint32_t left[] = {0, 1, 2, 3};
     static const uint32_t right[] = {3, 2, 1, 0};
 
-    /* A round of 4 members: 6 pairs, 2 nodes of 3 widths. */
-    chain_to_all(world, args, input, call < 12 ? left : right, 4, output);
+    /* A round of 4 members: 6 pairs, 2 nodes of 4 widths. */
+    chain_to_all(world, args, input, call < 14 ? left : right, 4, output);
 }
 
 void probe_sum_losing(struct probe_world *world, uint64_t call, const struct ddp_coll_args *args,

@@ -12,6 +12,9 @@ void probe_sum_wide_chain(struct probe_world *world, uint64_t call,
                           const struct ddp_coll_args *args, void *const *input,
                           void *const *output);
 /* The same, kept in 20 bits, which is no type: wider than 16-bit ones and less than fp32. */
+void probe_sum_compensated(struct probe_world *world, uint64_t call,
+                           const struct ddp_coll_args *args, void *const *input,
+                           void *const *output);
 void probe_sum_odd_chain(struct probe_world *world, uint64_t call, const struct ddp_coll_args *args,
                          void *const *input, void *const *output);
 /* The exact sum of all, rounded once; of all but the last, rounded, then the last. */

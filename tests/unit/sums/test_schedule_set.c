@@ -176,6 +176,33 @@ CT_TEST(oracle_schedule, broadcast_from_the_wrong_rank_is_found)
     CT_CHECK(prove(wrong, 2, header) != HARNESS_VERDICT_NONE);
 }
 
+/* A copy may travel in a type that holds all its numbers, and in no other. */
+#define HALVES(type)                                            \
+    {                                                           \
+        "scratch 0 dtype=" type " count=4\n"                    \
+        "0 round=0 convert dst=s0:0+4 src=out:0+4 deps=\n"      \
+        "1 round=0 send peer=1 src=s0:0+4 deps=0\n"             \
+        "2 round=0 convert dst=out:0+4 src=s0:0+4 deps=0\n",    \
+            "scratch 0 dtype=" type " count=4\n"                \
+            "0 round=0 recv peer=0 dst=s0:0+4 deps=\n"          \
+            "1 round=0 convert dst=out:0+4 src=s0:0+4 deps=0\n" \
+    }
+
+CT_TEST(oracle_schedule, copy_that_loses_bits_is_found)
+{
+    const char *const narrow[] = HALVES("bf16");
+    const char *const wide[] = HALVES("f32");
+
+    CT_CHECK_STR(harness_verdict_name(prove(narrow, 2,
+                                            "kind=broadcast algorithm=test count=4 dtype=f32 "
+                                            "root=0 in_place=1")),
+                 "VALUE.LOST");
+    CT_CHECK_STR(harness_verdict_name(prove(wide, 2,
+                                            "kind=broadcast algorithm=test count=4 dtype=bf16 "
+                                            "root=0 in_place=1")),
+                 "NONE");
+}
+
 /* In place, a rank's input of an all-gather is its own block of the output. */
 CT_TEST(oracle_schedule, input_of_a_gather_is_its_block)
 {
