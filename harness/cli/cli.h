@@ -12,6 +12,7 @@
 
 #include "ddpcore/base/mem.h"
 #include "ddpcore/base/text.h"
+#include "harness/exec/exec.h"
 #include "harness/launch/launch.h"
 #include "harness/plan/plan.h"
 #include "harness/scenario/scenario.h"
@@ -139,11 +140,16 @@ int cli_write_text(const char *command, const char *path, const struct ddp_text 
 int cli_write_json(const char *command, const char *path, json_t *root);
 
 /* prove.c: of exec --prove equivalence. */
-/* Let the job that follows keep its steps, in a folder that --out names or that is made; folder: of
- * PATH_MAX bytes. Returns 0, or an exit code; its error was printed. */
-int cli_prove_begin(const struct cli_options *options, char *folder);
-/* Say what was found. job_code: the exit code of the job itself. Returns that of both. */
-int cli_prove_conclude(const struct cli_options *options, const char *folder, int job_code);
+struct cli_proof {
+    char folder[PATH_MAX];
+    struct harness_exec_folder made; /* where --out names none */
+};
+/* Let the job that follows keep its steps. proof: zeroed. Returns 0, or an exit code; its error was
+ * printed. */
+int cli_prove_begin(const struct cli_options *options, struct cli_proof *proof);
+/* Say what was found. A folder that was made stays if that is wrong. job_code: the exit code of the
+ * job itself. Returns that of both. */
+int cli_prove_conclude(const struct cli_options *options, struct cli_proof *proof, int job_code);
 
 /* Scenario files of the operands: files as given, folders searched for *.yaml, sorted. */
 struct cli_files {

@@ -9,6 +9,7 @@
 
 #include "ddpcore/device/device.h"
 #include "harness/cli/cli.h"
+#include "harness/exec/launcher.h"
 #include "harness/launch/card.h"
 #include "harness/launch/mpi.h"
 
@@ -86,6 +87,15 @@ static void report_mpi(void)
            "scenarios with collective mpi are SKIPPED");
 }
 
+/* What `exec` asks where the ranks of a hang stand. */
+static void report_stacks(void)
+{
+    report("eu-stack", harness_exec_is_in_path("eu-stack"), "where ranks of a hang stand",
+           "no stacks of ranks: install elfutils");
+    report("py-spy", harness_exec_is_in_path("py-spy"), "where Python programs of a hang stand",
+           "the interpreter's stacks in their place: pip install py-spy");
+}
+
 int cli_doctor(const struct cli_options *options)
 {
     struct ddp_err err = {{0}};
@@ -110,6 +120,7 @@ int cli_doctor(const struct cli_options *options)
     report_cards();
     report_mpirun();
     report_mpi();
+    report_stacks();
     can_run = has_blas && has_memfd() && has_pidfd();
     (void)printf("drivers: sim %s, proc %s\n", has_blas ? "ready" : "not ready",
                  can_run ? "ready" : "not ready");

@@ -221,10 +221,9 @@ static int parse_steps(const char *text, struct harness_exec_config *config)
     return code;
 }
 
-/* What --prove, --steps and --out mean together. folder: of PATH_MAX bytes. Returns 0, or an exit
- * code. */
+/* What --prove, --steps and --out mean together. Returns 0, or an exit code. */
 static int set_proof(const struct cli_options *options, struct harness_exec_config *config,
-                     char *folder)
+                     struct cli_proof *proof)
 {
     struct ddp_err err = {{0}};
     int code;
@@ -235,7 +234,7 @@ static int set_proof(const struct cli_options *options, struct harness_exec_conf
         return cli_usage_error("--sums-every needs --prove sums");
     }
     if (options->is_equivalence) {
-        return cli_prove_begin(options, folder);
+        return cli_prove_begin(options, proof);
     }
     if (options->steps == NULL) {
         return 0;
@@ -249,11 +248,11 @@ static int set_proof(const struct cli_options *options, struct harness_exec_conf
                                "data");
     }
     if (ddp_files_make_dirs(options->out_dir, &err) != DDP_OK ||
-        realpath(options->out_dir, folder) == NULL) {
+        realpath(options->out_dir, proof->folder) == NULL) {
         return cli_usage_error("--out: %s: %s", options->out_dir,
                                err.text[0] != '\0' ? err.text : strerror(errno));
     }
-    config->keep_folder = folder;
+    config->keep_folder = proof->folder;
     return 0;
 }
 
@@ -384,8 +383,8 @@ int cli_exec(const struct cli_options *options)
                                          .on_stack = print_stack};
     struct ddp_err err = {{0}};
     struct ddp_mem_pool *pool;
+    struct cli_proof proof = {.folder = ""};
     char adapter[4096];
-    char folder[PATH_MAX];
     int code;
 
     if (options->limit_s == 0) { /* nobody has said that a job may not do nothing for long */
@@ -417,7 +416,7 @@ int cli_exec(const struct cli_options *options)
             harness_launch_self_path(), adapter, sizeof adapter, &err) != DDP_OK) {
         return cli_usage_error("--%s", err.text);
     }
-    code = set_proof(options, &config, folder);
+    code = set_proof(options, &config, &proof);
     if (code != 0) {
         return code;
     }
@@ -426,7 +425,7 @@ int cli_exec(const struct cli_options *options)
     }
     config.mem = ddp_mem_pool_mem(pool);
     code = watch(options, &config);
-    code = options->is_equivalence ? cli_prove_conclude(options, folder, code) : code;
+    code = options->is_equivalence ? cli_prove_conclude(options, &proof, code) : code;
     ddp_mem_pool_destroy(pool);
     return code;
 }

@@ -55,36 +55,55 @@ static bool has_proof(const char *folder)
     return is_so;
 }
 
-int cli_prove_begin(const struct cli_options *options, char *folder)
+/* A folder that was named. Returns 0, or an exit code. */
+static int use_folder(const char *name, char folder[PATH_MAX])
+{
+    struct ddp_err err = {{0}};
+
+    if (ddp_files_make_dirs(name, &err) != DDP_OK) {
+        return cli_usage_error("--out: %s", err.text);
+    }
+    if (has_proof(name)) {
+        return cli_usage_error("--out: %s holds what an earlier run kept for its proof; name "
+                               "another folder, or remove it",
+                               name);
+    }
+    return realpath(name, folder) != NULL ? 0 : cli_usage_error("--out: %s", strerror(errno));
+}
+
+/* One of our own. Returns 0, or an exit code. */
+static int make_folder(struct cli_proof *proof)
 {
     const char *temporary = getenv("TMPDIR");
-    const char *steps = options->steps != NULL ? options->steps : "all";
     struct ddp_err err = {{0}};
-    char made[PATH_MAX];
+    char name[PATH_MAX];
+
+    (void)snprintf(name, sizeof name, "%s/ddprove-proof-XXXXXX",
+                   temporary != NULL && temporary[0] != '\0' ? temporary : "/tmp");
+    if (harness_exec_folder_make("DDPROVE_PROVE", name, &proof->made, &err) != DDP_OK) {
+        return cli_usage_error("exec: %s; name a folder with --out", err.text);
+    }
+    memcpy(proof->folder, proof->made.path, sizeof proof->folder);
+    return 0;
+}
+
+int cli_prove_begin(const struct cli_options *options, struct cli_proof *proof)
+{
+    const char *steps = options->steps != NULL ? options->steps : "all";
+    int code;
 
     if (!are_steps(steps)) {
         return cli_usage_error("--steps of --prove equivalence is all, or numbers as 0,1,7, not "
                                "\"%s\"",
                                steps);
     }
-    (void)snprintf(made, sizeof made, "%s/ddprove-proof-XXXXXX",
-                   temporary != NULL && temporary[0] != '\0' ? temporary : "/tmp");
-    if (options->out_dir == NULL && mkdtemp(made) == NULL) {
-        return cli_usage_error("exec: %s: %s; name a folder with --out", made, strerror(errno));
+    code =
+        options->out_dir != NULL ? use_folder(options->out_dir, proof->folder) : make_folder(proof);
+    if (code == 0 && (setenv("DDPROVE_PROVE", proof->folder, 1) != 0 ||
+                      setenv("DDPROVE_PROVE_STEPS", steps, 1) != 0)) {
+        code = cli_usage_error("--out: %s", strerror(errno));
     }
-    if (options->out_dir != NULL && ddp_files_make_dirs(options->out_dir, &err) != DDP_OK) {
-        return cli_usage_error("--out: %s", err.text);
-    }
-    if (options->out_dir != NULL && has_proof(options->out_dir)) {
-        return cli_usage_error("--out: %s holds what an earlier run kept for its proof; name "
-                               "another folder, or remove it",
-                               options->out_dir);
-    }
-    if (realpath(options->out_dir != NULL ? options->out_dir : made, folder) == NULL ||
-        setenv("DDPROVE_PROVE", folder, 1) != 0 || setenv("DDPROVE_PROVE_STEPS", steps, 1) != 0) {
-        return cli_usage_error("--out: %s", strerror(errno));
-    }
-    return 0;
+    return code;
 }
 
 /* "0, 1, 2" */
@@ -252,32 +271,40 @@ static bool print_proof(json_t *proof, bool has_run_well, enum harness_outcome *
     return true;
 }
 
-int cli_prove_conclude(const struct cli_options *options, const char *folder, int job_code)
+/* What the proof in the folder says, printed. has_run_well: the run itself. */
+static enum harness_outcome say_proof(const char *folder, bool has_run_well)
 {
     enum harness_outcome outcome = HARNESS_OUTCOME_INCONCLUSIVE;
-    struct ddp_err err = {{0}};
-    char path[PATH_MAX];
+    char path[PATH_MAX + 16];
     json_error_t error;
     json_t *proof;
-    int code;
 
-    if (snprintf(path, sizeof path, "%s/proof.json", folder) >= (int)sizeof path) {
-        return cli_usage_error("--out: %s: the path is too long", folder);
-    }
+    (void)snprintf(path, sizeof path, "%s/proof.json", folder);
     proof = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (proof == NULL && access(path, F_OK) != 0) {
         (void)fprintf(stderr, "ddprove: nothing is proved: not every rank came to a good end with "
                               "PyTorch's DistributedDataParallel in it\n");
-    } else if (proof == NULL || !print_proof(proof, job_code == 0, &outcome)) {
+    } else if (proof == NULL || !print_proof(proof, has_run_well, &outcome)) {
         (void)fprintf(stderr, "ddprove: %s: this is no proof\n", path);
         outcome = HARNESS_OUTCOME_ERROR;
     }
     json_decref(proof);
-    code = job_code != 0 ? job_code : harness_outcome_exit_code(outcome);
-    if (options->out_dir != NULL || code != 0) {
-        (void)fprintf(stderr, "ddprove: what was kept of the run: %s\n", folder);
-    } else if (ddp_files_remove_tree(folder, &err) != DDP_OK) {
+    return outcome;
+}
+
+int cli_prove_conclude(const struct cli_options *options, struct cli_proof *proof, int job_code)
+{
+    const enum harness_outcome outcome = say_proof(proof->folder, job_code == 0);
+    /* What is wrong somebody will look at. What is not is of no use to anybody, and takes several
+     * times as much room as the model. */
+    const bool is_kept = outcome == HARNESS_OUTCOME_FAIL || outcome == HARNESS_OUTCOME_ERROR;
+    struct ddp_err err = {{0}};
+
+    if (options->out_dir != NULL || is_kept) {
+        (void)fprintf(stderr, "ddprove: what was kept of the run: %s\n", proof->folder);
+    }
+    if (harness_exec_folder_end(&proof->made, is_kept, &err) != DDP_OK) {
         (void)fprintf(stderr, "ddprove: %s\n", err.text);
     }
-    return code;
+    return job_code != 0 ? job_code : harness_outcome_exit_code(outcome);
 }

@@ -3,6 +3,8 @@
 #ifndef HARNESS_EXEC_EXEC_H
 #define HARNESS_EXEC_EXEC_H
 
+#include <limits.h>
+
 #include "harness/observed/learned.h"
 #include "harness/plan/plan.h"
 #include "harness/record/record.h"
@@ -90,6 +92,23 @@ DDP_MUST_USE ddp_status harness_exec_load_adapter(struct harness_exec_config *co
                                                   enum harness_guest_adapter adapter,
                                                   const char *self_path, char *path,
                                                   size_t size_bytes, struct ddp_err *err);
+
+/* folder.c */
+/* A folder for one job, which goes with it. Zeroed: there is none. */
+struct harness_exec_folder {
+    char path[PATH_MAX];
+    int guard_pid; /* removes it if this process ends before _end */
+    int guard_fd;
+};
+/* Makes it of this name (as of mkdtemp); the job's processes know it by this variable. However this
+ * process ends, it is removed, once no process that knows it lives. Errors: E_SYSTEM, and then
+ * there is no folder. */
+DDP_MUST_USE ddp_status harness_exec_folder_make(const char *variable, char *name,
+                                                 struct harness_exec_folder *out,
+                                                 struct ddp_err *err);
+/* From now on it stays, or has been removed. Errors: E_IO, it could not be. */
+DDP_MUST_USE ddp_status harness_exec_folder_end(struct harness_exec_folder *self, bool is_kept,
+                                                struct ddp_err *err);
 
 /* learned.c */
 /* The learned program in a folder. mem: a pool. Errors: E_NOT_FOUND, E_IO, E_PARSE. */

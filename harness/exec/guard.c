@@ -43,8 +43,7 @@ static bool has_variable(const char *process, const char *variable)
     return has;
 }
 
-/* Returns how many there were. */
-static int kill_all(const char *variable)
+int harness_exec_guard_signal(const char *variable, int signal_number)
 {
     DIR *processes = opendir("/proc");
     int count = 0;
@@ -54,7 +53,7 @@ static int kill_all(const char *variable)
         const pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
         if (pid > 0 && pid != getpid() && has_variable(entry->d_name, variable)) {
-            (void)kill(pid, SIGKILL);
+            (void)kill(pid, signal_number);
             count++;
         }
     }
@@ -106,29 +105,59 @@ static bool listen_to(int fd, struct note **out)
     return is_done;
 }
 
-/* In the guard. */
-__attribute__((noreturn)) static void watch_over(const char *variable, int fd)
+/* In a guard: what ends us does not end it, and nothing else of ours is held open by it. */
+static void stand_apart(int fd)
 {
     static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP};
-    struct note *notes = NULL;
 
     for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++) {
         (void)signal(ignored[i], SIG_IGN);
     }
     (void)setsid();
     (void)prctl(PR_SET_NAME, "ddprove-guard");
-    if (dup2(fd, 0) == 0) { /* nothing else of ours is held open by it */
-        (void)close_range(1, ~0U, 0);
-        if (!listen_to(0, &notes)) {
-            const uint64_t end_ns = ddp_clock_now_ns(ddp_clock_monotonic()) + sweep_max_ns;
+    if (dup2(fd, 0) != 0) {
+        _exit(0);
+    }
+    (void)close_range(1, ~0U, 0);
+}
 
-            /* One that was killed takes a moment to go; another may have been started meanwhile. */
-            while (kill_all(variable) > 0 && ddp_clock_now_ns(ddp_clock_monotonic()) < end_ns) {
-                (void)poll(NULL, 0, AGAIN_MS);
-            }
-            for (; notes != NULL; notes = notes->next) {
-                remove_file(notes->line);
-            }
+ddp_status harness_exec_guard_fork(pid_t *pid, int *fd, struct ddp_err *err)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return ddp_err_set(err, DDP_E_SYSTEM, "pipe: %s", strerror(errno));
+    }
+    (void)fflush(NULL);
+    *pid = fork();
+    if (*pid == 0) {
+        stand_apart(ends[0]);
+        return DDP_OK;
+    }
+    (void)close(ends[0]);
+    *fd = ends[1];
+    if (*pid < 0) {
+        (void)close(ends[1]);
+        return ddp_err_set(err, DDP_E_SYSTEM, "fork: %s", strerror(errno));
+    }
+    return DDP_OK;
+}
+
+/* In the guard. */
+__attribute__((noreturn)) static void watch_over(const char *variable)
+{
+    struct note *notes = NULL;
+
+    if (!listen_to(0, &notes)) {
+        const uint64_t end_ns = ddp_clock_now_ns(ddp_clock_monotonic()) + sweep_max_ns;
+
+        /* One that was killed takes a moment to go; another may have been started meanwhile. */
+        while (harness_exec_guard_signal(variable, SIGKILL) > 0 &&
+               ddp_clock_now_ns(ddp_clock_monotonic()) < end_ns) {
+            (void)poll(NULL, 0, AGAIN_MS);
+        }
+        for (; notes != NULL; notes = notes->next) {
+            remove_file(notes->line);
         }
     }
     _exit(0);
@@ -137,27 +166,15 @@ __attribute__((noreturn)) static void watch_over(const char *variable, int fd)
 ddp_status harness_exec_guard_start(struct exec_job *job, struct ddp_err *err)
 {
     char variable[sizeof GUEST_ARENA_VARIABLE + sizeof job->arena.where];
-    int ends[2];
 
     if (job->config->is_left) {
         return DDP_OK;
     }
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        return ddp_err_set(err, DDP_E_SYSTEM, "pipe: %s", strerror(errno));
-    }
     (void)snprintf(variable, sizeof variable, "%s=%s", GUEST_ARENA_VARIABLE, job->arena.where);
-    (void)fflush(NULL);
-    job->guard_pid = fork();
+    DDP_TRY(harness_exec_guard_fork(&job->guard_pid, &job->guard_fd, err));
     if (job->guard_pid == 0) {
-        (void)close(ends[1]);
-        watch_over(variable, ends[0]);
+        watch_over(variable);
     }
-    (void)close(ends[0]);
-    if (job->guard_pid < 0) {
-        (void)close(ends[1]);
-        return ddp_err_set(err, DDP_E_SYSTEM, "fork: %s", strerror(errno));
-    }
-    job->guard_fd = ends[1];
     return DDP_OK;
 }
 

@@ -89,6 +89,12 @@ ddp_status harness_exec_start(struct exec_job *job, struct ddp_err *err);
 ddp_status harness_exec_guard_start(struct exec_job *job, struct ddp_err *err);
 void harness_exec_guard_note(const struct exec_job *job, uint64_t inode, const char *path);
 void harness_exec_guard_end(struct exec_job *job);
+/* A child that outlives us, whatever ends us. In it *pid is 0, and descriptor 0 reads what we write
+ * to fd, until we close it or end. Errors: E_SYSTEM, with *pid below 1. */
+ddp_status harness_exec_guard_fork(pid_t *pid, int *fd, struct ddp_err *err);
+/* To every process but ourselves that has this in its environment ("NAME=value"); 0 is no signal.
+ * Returns how many there are. */
+int harness_exec_guard_signal(const char *variable, int signal_number);
 /* launch.c */
 /* A rank is about to be started: notes the plan's faults in that. False: it is to be left out. */
 bool harness_exec_pass_launch(struct exec_job *job, uint32_t rank);

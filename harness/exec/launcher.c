@@ -115,25 +115,27 @@ bool harness_exec_launch_is_launcher(const char *const *command)
     return is_launcher;
 }
 
-bool harness_exec_launch_is_there(enum harness_guest_launcher launcher)
+bool harness_exec_is_in_path(const char *program)
 {
     const char *folders = getenv("PATH");
     char path[4096];
 
-    if (!is_other(launcher)) {
-        return true;
-    }
     while (folders != NULL && *folders != '\0') {
         const size_t size = strcspn(folders, ":");
 
-        if (snprintf(path, sizeof path, "%.*s/%s", (int)size, folders,
-                     harness_guest_launcher_name(launcher)) < (int)sizeof path &&
+        if (snprintf(path, sizeof path, "%.*s/%s", (int)size, folders, program) <
+                (int)sizeof path &&
             access(path, X_OK) == 0) {
             return true;
         }
         folders += size + (folders[size] == ':');
     }
     return false;
+}
+
+bool harness_exec_launch_is_there(enum harness_guest_launcher launcher)
+{
+    return !is_other(launcher) || harness_exec_is_in_path(harness_guest_launcher_name(launcher));
 }
 
 char **harness_exec_launch_words(const struct harness_exec_launch *launch, struct ddp_mem *mem,

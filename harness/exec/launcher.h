@@ -28,6 +28,7 @@ void harness_exec_launch_prepare(enum harness_guest_launcher launcher, uint32_t 
 /* The program of this command starts a job's ranks itself, all on this host: to start it once for
  * each rank would start as many jobs. */
 bool harness_exec_launch_is_launcher(const char *const *command);
+bool harness_exec_is_in_path(const char *program);
 /* That program is found in PATH. */
 bool harness_exec_launch_is_there(enum harness_guest_launcher launcher);
 /* The launcher's words and the program's, ending with NULL; in mem. NULL: no memory. */

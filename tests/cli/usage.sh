@@ -239,6 +239,13 @@ for list in scenarios faults actions points models data collectives oracles verd
     test "$(wc -l <out)" -ge 3 || fail "list $list: $(cat out)"
 done
 says 'drivers: sim ready' doctor
+for tool in eu-stack py-spy; do
+    is_there=no
+    command -v $tool >/dev/null && is_there=yes
+    grep -q "^$tool  *$is_there " out || fail "doctor, $tool: $(cat out)"
+done
+env PATH=/nowhere "$ddprove" doctor >out
+grep -q '^eu-stack  *no .*install elfutils' out || fail "doctor without a PATH: $(cat out)"
 says ' 0 bad' lint "$scenarios"
 says 'steps/s' train "$scenarios/equivalence/mlp_w4.yaml" --driver sim
 says 'steps/s' train "$scenarios/equivalence/mlp_w4.yaml" --driver proc

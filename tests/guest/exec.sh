@@ -39,6 +39,15 @@ run 1 "^ddprove: CRASH.EXITED, rank 2: .*code 3" "exit 2 20"
 run 1 "^ddprove: CRASH.FINISHED_EARLY, rank 0: " "finish 0 20"
 run 1 "^ddprove: HANG.STOPPED, rank 1: .*ranks 0,2,3 wait" "stop 1 20"
 run 1 "^ddprove: HANG.NOT_JOINED, rank 3: .*step 20, before posting all_reduce 41 of world.*ranks 0,1,2 wait" "hang 3 20"
+# Where its ranks stand, the one to blame among them: from its line to the next one's.
+if command -v eu-stack >/dev/null; then
+    sed -n '/^ddprove: rank 3 stands at:/,/^ddprove: /p' "$folder/err" | grep -q '^    #[0-9]* .* pause' ||
+        { echo "FAIL: where rank 3 stands is not said" && cat "$folder/err" && failures=$((failures + 1)); }
+    grep -c '^ddprove: rank [012] stands at:' "$folder/err" | grep -qx 3 ||
+        { echo "FAIL: where ranks 0 to 2 stand is not said" && cat "$folder/err" && failures=$((failures + 1)); }
+else
+    echo "not tested: stacks, without eu-stack"
+fi
 run 1 "^ddprove: MISMATCH.REDUCTION, rank 1: .*all_reduce 41 .*max.*sum" "max 1 20"
 run 1 "^ddprove: MISMATCH.COUNT, rank 1: .*31 f32.*bucket 1.*32 f32" "count 1 20"
 run 1 "^ddprove: MISMATCH.MISSING, rank 2: .*step 21.*step 20" "skip 2 20"

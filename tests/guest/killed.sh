@@ -1,6 +1,6 @@
 #!/bin/sh
 # ddprove is killed by SIGKILL at random moments of a job. It can clean up no more, and yet nothing of the job is left: no
-# process, no file in shared memory. Under --on-failure leave the job lives on to its own end.
+# process, no file in shared memory, no folder of a proof. Under --on-failure leave the job lives on to its own end.
 # Usage: killed.sh DDPROVE TRAINER MPI_PROGRAM|- [SEED]
 set -u
 ddprove=$1 trainer=$2 mpi_program=$3 seed=${4:-$$}
@@ -113,5 +113,56 @@ for round in 40 41 42; do
     wait_until 60 is_gone "$mark" || fail "$mark: the job that was left alone does not end"
     grep -q '^weights' "$folder/out" || fail "$mark: the job that was left alone ended so: $(cat "$folder/out")"
 done
+
+# A folder that was made for a proof goes with the job, however that ends.
+mkdir "$folder/tmp"
+export TMPDIR="$folder/tmp"
+cat >"$folder/keeps" <<'SH'
+#!/bin/sh
+mkdir -p "$DDPROVE_PROVE/rank$RANK" && echo kept >"$DDPROVE_PROVE/rank$RANK/step0.kept"
+exec "$@"
+SH
+chmod +x "$folder/keeps"
+left_of() { # WHAT
+    [ -z "$(ls "$TMPDIR")" ] || fail "$1: left behind: $(cd "$TMPDIR" && find . -type f)"
+    rm -rf "${TMPDIR:?}"/*
+}
+has_kept() { ls "$TMPDIR"/ddprove-proof-*/rank2/step0.kept >/dev/null 2>&1; }
+for round in 60 61 62 63 64 65; do
+    killed "$$-$round" "$(moment "$round" 0.2)" "$ddprove" exec --prove equivalence --ranks 3 -- \
+        "$folder/keeps" "$trainer" 100000000
+    left_of "a proof whose ddprove was killed"
+done
+# ended MARK SIGNAL CODE OPTIONS... : it is ended once the job keeps something.
+ended() {
+    mark=$1 signal=$2 code=$3
+    shift 3
+    DDPROVE_TEST_JOB=$mark "$ddprove" exec --prove equivalence --ranks 3 "$@" >"$folder/out" 2>&1 &
+    pid=$!
+    wait_until 10 has_kept || fail "$mark: it keeps nothing: $(cat "$folder/out")"
+    kill "-$signal" "$pid"
+    wait "$pid" 2>/dev/null
+    got=$?
+    [ "$got" -eq "$code" ] || fail "$mark: after $signal exit $got, not $code: $(cat "$folder/out")"
+}
+ended "$$-70" TERM 143 -- "$folder/keeps" "$trainer" 100000000
+left_of "a proof that was ended by SIGTERM"
+ended "$$-71" KILL 137 --on-failure leave -- "$folder/keeps" "$trainer" 5000
+wait_until 60 is_gone "$$-71" || fail "the job that was left alone does not end"
+grep -q '^weights' "$folder/out" || fail "the job that was left alone ended so: $(cat "$folder/out")"
+left_of "a proof whose job was left alone"
+"$ddprove" exec --prove equivalence --ranks 3 -- "$folder/keeps" "$trainer" 10 >"$folder/out" 2>&1
+left_of "a run without anything to prove"
+"$ddprove" exec --prove equivalence --ranks 3 -- "$folder/keeps" no/such/program >"$folder/out" 2>&1
+left_of "a run that came to nothing"
+# What is wrong is there to be looked at, where it is said to be.
+cat >"$folder/proof.json" <<'JSON'
+{"schema": 1, "world": 1, "outcome": "FAIL", "verdict": "VALUE.DIVERGED", "steps": [0], "judged": {}, "not_judged": [],
+ "notes": [], "lacking": [], "table": [], "findings": [{"verdict": "VALUE.DIVERGED", "text": "differs", "oracle": "replicas",
+ "ranks": [0], "parameters": [], "steps": [0], "step": 0, "explained_by": null}]}
+JSON
+"$ddprove" exec --prove equivalence -- sh -c 'cp "$0" "$DDPROVE_PROVE"' "$folder/proof.json" >"$folder/out" 2>&1
+[ "$?" -eq 1 ] && [ -e "$(sed -n 's/^ddprove: what was kept of the run: //p' "$folder/out")/proof.json" ] ||
+    fail "what a failing proof is about is not there: $(cat "$folder/out")"
 echo "$failures failures"
 exit "$((failures > 0))"

@@ -47,5 +47,15 @@ YAML
 armed MISMATCH.MISSING "collective/pre, do: {skip: true}" MISMATCH.MISSING
 armed VALUE.LOST "collective/pre, do: {corrupt: zero}" VALUE.LOST
 armed HANG.STOPPED "collective/pre, do: {stop: forever}" HANG.STOPPED
+# py-spy's text in its place says where a Python program stands; here a program of that name.
+mkdir "$folder/bin"
+printf '#!/bin/sh\necho "$@: in all_reduce (trainer.py)"\n' >"$folder/bin/py-spy"
+chmod +x "$folder/bin/py-spy"
+PATH="$folder/bin:$PATH" "$ddprove" exec "$folder/python.yaml" --out "$folder/spied" -- python3 "$trainer" 500 >"$folder/said" 2>&1
+stack=$(find "$folder/spied" -name rank1.stack)
+if [ -z "$stack" ] || ! grep -q '^dump --pid [0-9]*: in all_reduce' "$stack"; then
+    echo "FAIL: py-spy was not asked where rank 1 stands: $(cat "$folder/said")"
+    failures=$((failures + 1))
+fi
 echo "$failures failures"
 exit "$((failures > 0))"

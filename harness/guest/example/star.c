@@ -55,6 +55,19 @@ static int connect_to_rank_0(const struct sockaddr_in *address)
     }
 }
 
+static int variable(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text != NULL ? (int)strtol(text, NULL, 10) : 0;
+}
+
+void star_begin(int *own_rank, int *size)
+{
+    *own_rank = variable("RANK");
+    *size = variable("WORLD_SIZE");
+}
+
 void star_connect(int own_rank, int size, int port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -118,6 +131,15 @@ void star_broadcast(float *values, size_t count, uint32_t root)
     for (int r = 1; rank == 0 && r < world_size; r++) {
         if (r != (int)root) {
             move(peer[r], values, count * sizeof *values, true);
+        }
+    }
+}
+
+void star_end(void)
+{
+    for (int r = 0; r < world_size; r++) {
+        if (r != rank && (rank == 0 || r == 0)) {
+            (void)close(peer[r]);
         }
     }
 }

@@ -1,10 +1,12 @@
 /* A training program with collectives of its own (star.h): linear regression on data that
  * every rank makes for itself. It is the example of how to show a program to ddprove - the lines
- * that do are those that name ddprove_guest - and what scenarios/guest runs.
+ * that do are those that name ddprove_guest, and the call that is shown - and what scenarios/guest
+ * runs. With star.c its ranks talk over sockets, with star_mpi.c over MPI.
  *
- * Usage: trainer [STEPS], with torchrun's variables. */
+ * Usage: trainer [STEPS], with torchrun's variables or under mpirun. */
 #include <ddprove_guest.h>
 #include <star.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,36 +19,26 @@ static int number(const char *text)
 }
 
 /* One collective, shown to ddprove, which may change what it is about. */
-static void reduce(uint32_t comm, uint32_t bucket, const float *in, float *out, size_t count)
+static void collective(bool is_sum, uint32_t comm, uint32_t bucket, const float *in, float *out,
+                       size_t count)
 {
     struct ddprove_guest_call call = {.size_bytes = sizeof call,
                                       .comm = comm,
-                                      .kind = DDPROVE_GUEST_ALL_REDUCE,
+                                      .kind = is_sum ? DDPROVE_GUEST_ALL_REDUCE
+                                                     : DDPROVE_GUEST_BROADCAST,
                                       .dtype = DDPROVE_GUEST_F32,
-                                      .redop = DDPROVE_GUEST_SUM,
+                                      .redop = is_sum ? DDPROVE_GUEST_SUM : DDPROVE_GUEST_NO_REDOP,
                                       .elem_count = count,
                                       .bucket = bucket,
                                       .in = in,
                                       .out = out};
 
     for (int times = ddprove_guest_call_begin(&call); times > 0; times--) {
-        star_all_reduce(call.in != NULL ? call.in : in, out, comm != 0 ? call.elem_count : count);
-    }
-    ddprove_guest_call_end(&call);
-}
-
-static void share(uint32_t comm, float *values, size_t count)
-{
-    struct ddprove_guest_call call = {.size_bytes = sizeof call,
-                                      .comm = comm,
-                                      .kind = DDPROVE_GUEST_BROADCAST,
-                                      .dtype = DDPROVE_GUEST_F32,
-                                      .elem_count = count,
-                                      .in = values,
-                                      .out = values};
-
-    for (int times = ddprove_guest_call_begin(&call); times > 0; times--) {
-        star_broadcast(values, call.elem_count, call.root);
+        if (is_sum) {
+            star_all_reduce(call.in != NULL ? call.in : in, out, call.elem_count);
+        } else {
+            star_broadcast(out, call.elem_count, call.root);
+        }
     }
     ddprove_guest_call_end(&call);
 }
@@ -76,15 +68,15 @@ static float backward(const float *weights, uint32_t *seed, float *gradient)
 
 int main(int argc, char **argv)
 {
-    const int rank = number(getenv("RANK"));
-    const int world_size = number(getenv("WORLD_SIZE"));
     const int steps = argc > 1 ? number(argv[1]) : 10;
     float weights[FEATURES];
     float loss = 0;
     float mean = 0;
     uint32_t world, metrics;
     uint32_t seed;
+    int rank, world_size;
 
+    star_begin(&rank, &world_size);
     seed = 17u * (uint32_t)rank + 1;
     (void)ddprove_guest_attach(rank, world_size);
     star_connect(rank, world_size, number(getenv("MASTER_PORT")));
@@ -93,7 +85,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < FEATURES; i++) {
         weights[i] = (float)rank; /* until rank 0's arrive */
     }
-    share(world, weights, FEATURES);
+    collective(false, world, 0, weights, weights, FEATURES);
     for (int step = 0; step < steps; step++) {
         float gradient[FEATURES];
         float sum[FEATURES];
@@ -105,15 +97,16 @@ int main(int argc, char **argv)
         for (uint32_t b = 0; b < BUCKETS; b++) {
             const size_t first = b * FEATURES / BUCKETS;
 
-            reduce(world, b + 1, gradient + first, sum + first, FEATURES / BUCKETS);
+            collective(true, world, b + 1, gradient + first, sum + first, FEATURES / BUCKETS);
         }
         ddprove_guest_phase(DDPROVE_GUEST_PHASE_OPTIMIZER);
         for (int i = 0; i < FEATURES; i++) {
             weights[i] -= 0.1F * sum[i] / (float)world_size;
         }
-        reduce(metrics, 0, &loss, &mean, 1);
+        collective(true, metrics, 0, &loss, &mean, 1);
     }
     ddprove_guest_detach();
+    star_end();
     if (rank == 0) {
         (void)printf("loss %.6f weights %.6f %.6f\n", (double)mean / world_size, (double)weights[1],
                      (double)weights[FEATURES - 1]);
