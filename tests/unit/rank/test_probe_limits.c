@@ -32,7 +32,7 @@ CT_TEST(probe, limits_are_said)
     CT_CHECK_STR(map.text, "i32 is not measured");
     CT_REQUIRE(probe_read_trees(&world, &far_requests[2], HARNESS_PROBE_FIRST, &map));
     CT_CHECK(map.is_measured);
-    CT_CHECK_EQ_U64(world.call, 17 * 16 / 2 + 3 * 15);
+    CT_CHECK_EQ_U64(world.call, 17 * 16 / 2 + 4 * 15);
     probe_world_close(&world);
 }
 
@@ -138,7 +138,7 @@ CT_TEST(probe, hosted_store_serves_all)
         struct probe_world world;
 
         CT_REQUIRE(probe_world_run(&world, &config));
-        CT_CHECK_EQ_U64(world.call, 24);
+        CT_CHECK_EQ_U64(world.call, 28);
         probe_world_close(&world);
     }
 }

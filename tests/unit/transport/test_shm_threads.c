@@ -54,7 +54,11 @@ static struct ddp_shm_endpoint *open_member(struct member *member, uint32_t numb
         ddp_shm_receiver_open(&peer->receiver, &endpoint->segment, i, number);
         peer->staging = ddp_mem_array(mem, SLOTS, sizeof(*peer->staging));
         peer->is_copied = ddp_mem_array(mem, SLOTS, sizeof(*peer->is_copied));
-        DDP_ASSERT(peer->staging != NULL && peer->is_copied != NULL);
+        peer->apart = ddp_mem_array(mem, SLOTS, sizeof(*peer->apart));
+        DDP_ASSERT(peer->staging != NULL && peer->is_copied != NULL && peer->apart != NULL);
+        for (uint32_t k = 0; k < SLOTS; k++) {
+            peer->apart[k] = -1;
+        }
     }
     endpoint->own = &endpoint->segment.members[number];
     ddp_shm_heap_init(&endpoint->heap,
