@@ -185,6 +185,19 @@ static void corrupt_state(struct harness_answers *answers)
     }
 }
 
+/* A buffer after a pass. Before the last one it may yet be replaced by what is handed out. */
+static void corrupt_buffer(struct harness_answers *answers)
+{
+    const struct harness_fault *fault = &answers->fault[0];
+    const bool is_last = fault->at.micro + 1 == (int64_t)answers->job->job->micro_batches;
+    enum harness_corrupt_kind kind = fault->action.corrupt;
+
+    if (is_last && (kind == HARNESS_CORRUPT_NAN || kind == HARNESS_CORRUPT_SET ||
+                    kind == HARNESS_CORRUPT_FLIP)) {
+        harness_answers_add(answers, HARNESS_VERDICT_VALUE_CORRUPTED);
+    }
+}
+
 void harness_answers_corrupt(struct harness_answers *answers)
 {
     switch (answers->fault->point) {
@@ -214,6 +227,9 @@ void harness_answers_corrupt(struct harness_answers *answers)
         break;
     case DDP_FAULT_POINT_OPTIMIZER_STATE:
         corrupt_state(answers);
+        break;
+    case DDP_FAULT_POINT_BUFFER_UPDATED:
+        corrupt_buffer(answers);
         break;
     default: /* carries no data that is drawn */
         break;

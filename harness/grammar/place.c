@@ -94,6 +94,8 @@ enum harness_grammar_place harness_grammar_place(const struct harness_grammar_jo
     case DDP_FAULT_POINT_FORWARD_WRAPPER:
     case DDP_FAULT_POINT_LOSS:
         return HARNESS_GRAMMAR_AT_PASS;
+    case DDP_FAULT_POINT_BUFFER_UPDATED:
+        return only_if(job->has_buffers && !job->job->join.is_set, HARNESS_GRAMMAR_AT_PASS);
     case DDP_FAULT_POINT_FORWARD_LAYER:
         return HARNESS_GRAMMAR_AT_LAYER;
     case DDP_FAULT_POINT_GRAD_READY:
