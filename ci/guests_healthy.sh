@@ -31,7 +31,7 @@ healthy() {
     found=$(mktemp -d "$folder/ranks.XXXXXX")
     FOUND=$found "$@" >"$folder/out" 2>"$folder/err"
     code=$?
-    said=$(grep '^ddprove: ' "$folder/err" | grep -v '^ddprove: results of [1-9][0-9]* calls judged')
+    said=$(grep '^ddprove: ' "$folder/err" | grep -v '^ddprove: results of [1-9][0-9]* calls judged\|^ddprove: note: ')
     echo run >>"$folder/runs.$name"
     if [ "$code" -ne 0 ] || [ -n "$said" ]; then
         echo alarm >>"$folder/alarms.$name"

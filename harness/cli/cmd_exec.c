@@ -36,6 +36,13 @@ static void print_owed(void *context, const struct harness_finding *finding)
     (void)fprintf(stderr, "ddprove: %s\n", finding->text);
 }
 
+/* Nothing is wrong so far: whoever looks on sees where the job stands. */
+static void print_late(void *context, const char *text)
+{
+    (void)context;
+    (void)fprintf(stderr, "ddprove: note: %s\n", text);
+}
+
 /* The innermost calls of its first thread. */
 static void print_stack(void *context, uint32_t rank, const char *text)
 {
@@ -380,6 +387,7 @@ int cli_exec(const struct cli_options *options)
                                          .limits = harness_exec_limits(limit_s * DDP_NS_PER_S),
                                          .on_finding = print_finding,
                                          .on_owed = print_owed,
+                                         .on_late = print_late,
                                          .on_stack = print_stack};
     struct ddp_err err = {{0}};
     struct ddp_mem_pool *pool;

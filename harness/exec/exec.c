@@ -59,6 +59,7 @@ static void close_job(struct exec_job *job)
         harness_exec_starved_fini(&job->ranks[r].needed, job->config->mem);
     }
     ddp_mem_free(job->config->mem, job->ranks);
+    ddp_mem_free(job->config->mem, job->late);
     ddp_mem_free(job->config->mem, job->wakes);
     ddp_mem_free(job->config->mem, job->children);
     harness_observed_destroy(job->observed);
@@ -132,8 +133,9 @@ static ddp_status open_job(struct exec_job *job, struct ddp_err *err)
     job->child_count = job->config->ranks > 0 ? job->config->ranks : 1;
     job->children = ddp_mem_array(job->config->mem, job->child_count, sizeof *job->children);
     job->ranks = ddp_mem_array(job->config->mem, world_size, sizeof *job->ranks);
+    job->late = ddp_mem_array(job->config->mem, world_size, sizeof *job->late);
     job->wakes = ddp_mem_array(job->config->mem, WAKES_OWN + world_size, sizeof *job->wakes);
-    if (job->children == NULL || job->ranks == NULL || job->wakes == NULL) {
+    if (job->children == NULL || job->ranks == NULL || job->late == NULL || job->wakes == NULL) {
         return DDP_E_NOMEM;
     }
     for (uint32_t r = 0; r < world_size; r++) {
@@ -197,6 +199,7 @@ static ddp_status judge(struct exec_job *job)
         job->linger_ns = job->watch->now_ns + linger_max_ns;
     }
     harness_exec_say(job, &now);
+    harness_exec_say_late(job, ddp_mem_pool_mem(pool));
     ddp_mem_pool_destroy(pool);
     return job->watch->is_failed || job->findings->is_failed ||
                    harness_observed_is_failed(job->observed)

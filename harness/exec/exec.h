@@ -57,6 +57,8 @@ struct harness_exec_config {
     /* A rank's end was said before anybody had come to the call that it owes, which is known now:
      * what was found, in full. NULL: nobody asks. */
     void (*on_owed)(void *context, const struct harness_finding *finding);
+    /* What is no finding: whom others have waited for in a call for a while. NULL: nobody asks. */
+    void (*on_late)(void *context, const char *text);
     /* Where a rank of a hang stands, as a tool of the system says it. NULL: nobody asks. */
     void (*on_stack)(void *context, uint32_t rank, const char *text);
     void *context;

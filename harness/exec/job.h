@@ -9,6 +9,7 @@
 #include "harness/exec/exec.h"
 #include "harness/launch/lag.h"
 #include "harness/observed/observed.h"
+#include "harness/watch/analyse.h"
 #include "harness/watch/arena.h"
 
 /* A process that this one has started. */
@@ -57,7 +58,8 @@ struct exec_job {
     struct harness_against *against;   /* likewise */
     struct exec_child *children;
     uint32_t child_count, alive_count;
-    struct exec_rank *ranks; /* [watch.world_size] */
+    struct exec_rank *ranks;         /* [watch.world_size] */
+    struct harness_watch_late *late; /* likewise */
     sigset_t old_mask;
     bool is_mask_set;
     int signal_fd, timer_fd;
@@ -130,6 +132,8 @@ void harness_exec_starved_fini(struct exec_starved *self, struct ddp_mem *mem);
 void harness_exec_note_starved(struct exec_job *job, uint64_t now_ns);
 /* say.c: add what is new of what one look has found, and tell whoever is to be told. */
 void harness_exec_say(struct exec_job *job, struct harness_findings *now);
+/* The same of ranks that others wait for, as long as nothing is found. mem: a pool. */
+void harness_exec_say_late(struct exec_job *job, struct ddp_mem *mem);
 /* shared.c: a rank's process shows which files its MPI has in shared memory; nothing of the job
  * lives any more, so that those that are still there go. */
 void harness_exec_note_shared(struct exec_job *job, pid_t pid);

@@ -242,3 +242,17 @@ void harness_exec_say(struct exec_job *job, struct harness_findings *now)
         add_owed(job, &now->items[i]);
     }
 }
+
+void harness_exec_say_late(struct exec_job *job, struct ddp_mem *mem)
+{
+    struct ddp_text text;
+
+    if (job->config->on_late == NULL || job->findings->count > 0 || job->linger_ns != UINT64_MAX) {
+        return;
+    }
+    ddp_text_init(&text, mem);
+    if (harness_watch_say_late(job->watch, job->late, mem, &text)) {
+        job->config->on_late(job->config->context, ddp_text_str(&text));
+    }
+    ddp_text_fini(&text);
+}

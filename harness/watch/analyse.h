@@ -29,6 +29,11 @@ extern "C" {
 /* The same where neither can be. */
 #define HARNESS_WATCH_SURE_HOLD_NS UINT64_C(20000000)
 
+/* Whom others have waited for in a call for so long is said, though it is no finding; of a rank
+ * again after so long. */
+#define HARNESS_WATCH_LATE_NS       UINT64_C(1000000000)
+#define HARNESS_WATCH_LATE_AGAIN_NS UINT64_C(60000000000)
+
 /* Time in which ranks could not go on for want of a CPU does not count. */
 struct harness_watch_limits {
     uint64_t silent_ns; /* others may wait this long for a rank that is in code of its own */
@@ -83,6 +88,18 @@ void harness_watch_say_where(const struct harness_watch *watch, uint32_t rank,
 void harness_watch_find_endless(const struct harness_watch *watch,
                                 const struct harness_watch_limits *limits,
                                 struct harness_findings *out);
+
+/* late.c */
+/* When a rank was last said to be late, and for which call. Zeroed at first. */
+struct harness_watch_late {
+    uint64_t said_ns;
+    size_t group;
+    uint64_t seq;
+};
+/* Ranks for which others have waited in a call: a sentence for whoever looks on, each rank once for
+ * a call, and no finding. False: nothing is to be said. last: [world_size]. mem: a pool. */
+bool harness_watch_say_late(const struct harness_watch *watch, struct harness_watch_late *last,
+                            struct ddp_mem *mem, struct ddp_text *out);
 
 /* differ.c */
 /* Compare what members posted, up to the last call that all of them have posted. */

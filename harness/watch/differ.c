@@ -109,6 +109,19 @@ static bool is_other_list(const struct harness_watch_call *a, const struct harne
     return harness_watch_is_alike(a, b) && a->step == b->step && !harness_watch_holds_same(a, b);
 }
 
+/* What is summed is no bucket, as nobody has summed before, where a bucket was due: the program has
+ * come to a part of its own, as an evaluation that one rank makes. Neither can stand for the other.
+ */
+static bool is_beside_buckets(const struct harness_watch *watch,
+                              const struct harness_watch_group *group, uint64_t seq,
+                              const struct harness_watch_call *wrong,
+                              const struct harness_watch_call *right)
+{
+    return wrong->bucket == 0 && right->bucket != 0 &&
+           harness_watch_difference_of(wrong, right) == HARNESS_VERDICT_MISMATCH_COUNT &&
+           harness_watch_like_before(watch, group, seq, wrong) == 0;
+}
+
 /* The wrong ones posted what comes next, or what came before. Where both may be, or what comes next
  * is not known, what they and the others did elsewhere in between tells; where that does not
  * either, the calls differ. */
@@ -150,8 +163,11 @@ static enum harness_verdict verdict_of(const struct harness_watch *watch,
     if (!is_again && fit == HARNESS_WATCH_FIT_LEFT_OUT) {
         return HARNESS_VERDICT_MISMATCH_MISSING;
     }
-    return is_next && !is_again && fit != HARNESS_WATCH_FIT_REPLACED
-               ? HARNESS_VERDICT_MISMATCH_MISSING
+    if (is_next && !is_again && fit != HARNESS_WATCH_FIT_REPLACED) {
+        return HARNESS_VERDICT_MISMATCH_MISSING;
+    }
+    return fit != HARNESS_WATCH_FIT_REPLACED && is_beside_buckets(watch, group, seq, wrong, right)
+               ? HARNESS_VERDICT_MISMATCH_EXTRA
                : harness_watch_difference_of(wrong, right);
 }
 
@@ -198,6 +214,9 @@ static void add(const struct harness_watch *watch, const struct harness_watch_gr
         harness_watch_say_lists(&finding, wrong->call->list, right->call->list);
     } else if (finding.verdict == HARNESS_VERDICT_VALUE_STALE) {
         harness_watch_say(&finding, "; it left an update out");
+    } else if (finding.verdict == HARNESS_VERDICT_MISMATCH_EXTRA && wrong->call->bucket == 0 &&
+               right->call->bucket != 0) {
+        harness_watch_say(&finding, "; it made one call more, or left out all that was due before");
     } else if (wrong->call->step < right->call->step &&
                harness_watch_is_alike(wrong->call, right->call)) {
         harness_watch_say(&finding, "; it made one call more, or an update less");

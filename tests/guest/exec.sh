@@ -16,7 +16,7 @@ expect() {
     shift 2
     "$@" >"$folder/out" 2>"$folder/err"
     got=$?
-    grep '^ddprove: ' "$folder/err" >"$folder/said"
+    grep '^ddprove: ' "$folder/err" | grep -v '^ddprove: note: ' >"$folder/said"
     if [ "$got" -ne "$code" ] || { [ -n "$words" ] && ! grep -q "$words" "$folder/said"; } ||
         { [ -z "$words" ] && [ -s "$folder/said" ]; }; then
         echo "FAIL $*: exit $got, not $code; said, instead of \"$words\":"
@@ -48,6 +48,14 @@ if command -v eu-stack >/dev/null; then
 else
     echo "not tested: stacks, without eu-stack"
 fi
+# Before that, or in its place, it is said that the rank is waited for: once.
+noted() {
+    [ "$(grep -c "^ddprove: note: rank 3 has not come to all_reduce 41 of world .* for [1-9]\.[0-9] s; ranks 0,1,2 wait$" \
+        "$folder/err")" -eq 1 ] || { echo "FAIL: not noted once" && cat "$folder/err" && failures=$((failures + 1)); }
+}
+noted
+expect 0 "" "$ddprove" exec --ranks 4 --limit 20 -- "$trainer" 60 slow 3 20
+noted
 run 1 "^ddprove: MISMATCH.REDUCTION, rank 1: .*all_reduce 41 .*max.*sum" "max 1 20"
 run 1 "^ddprove: MISMATCH.COUNT, rank 1: .*31 f32.*bucket 1.*32 f32" "count 1 20"
 run 1 "^ddprove: MISMATCH.MISSING, rank 2: .*step 21.*step 20" "skip 2 20"

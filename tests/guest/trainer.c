@@ -5,6 +5,7 @@
  * Usage: trainer [STEPS [FAULT RANK STEP]], with torchrun's variables. */
 #include <ddprove_guest.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <star.h>
 #include <stdbool.h>
@@ -80,6 +81,8 @@ static bool fall_out(const char *fault)
         exit(3);
     } else if (strcmp(fault, "hang") == 0) {
         (void)pause();
+    } else if (strcmp(fault, "slow") == 0) {
+        (void)poll(NULL, 0, 3000);
     }
     return strcmp(fault, "finish") == 0;
 }

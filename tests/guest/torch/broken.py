@@ -278,7 +278,7 @@ STUCK = {
     "evaluated_on_rank_0": Variant(
         "convnet.py", "        accuracy = evaluate(model, loader)",
         "        accuracy = evaluate(model, loader) if rank == 0 else 0.0",
-        "the evaluation's collectives are posted by rank 0 alone", "MISMATCH.BUCKET", "rank 0 posted"),
+        "the evaluation's collectives are posted by rank 0 alone", "MISMATCH.EXTRA", "rank 0 posted"),
     "returns_early": Variant(
         "mlp_digits.py", "            loss.backward()",
         "            if rank == 1 and step == 3: return\n            loss.backward()",

@@ -45,7 +45,7 @@ fi
 # Ranks that ddprove starts itself.
 expect 0 "PASS: in 2 steps 2 ranks" --ranks 2 -- "$python" uneven.py --steps 2
 # Ranks that do not post the same calls are named while they wait: one of two, where steps before tell who is right.
-expect 1 "^ddprove: MISMATCH.BUCKET, rank 0: rank 0 posted" --limit 20 -- $torchrun broken.py evaluated_on_rank_0 --steps 12
+expect 1 "^ddprove: MISMATCH.EXTRA, rank 0: rank 0 posted" --limit 20 -- $torchrun broken.py evaluated_on_rank_0 --steps 12
 expect 1 "^ddprove: MISMATCH.OP, rank 1: rank 1 posted barrier" --limit 20 -- $torchrun broken.py step_left_out --steps 8
 # Steps before a run went wrong may be proved; that is no PASS.
 expect 1 "^ddprove: CRASH.FINISHED_EARLY, rank .*: rank 1 " -- $torchrun broken.py returns_early --steps 6

@@ -286,6 +286,28 @@ class Works(unittest.TestCase):
         del self.work
         self.assertEqual(len(backend._over), count - 1)
 
+    def test_works_that_nobody_waits_for_are_let_go_of(self):
+        mine, held, before = [], [], set(backend._pending)
+        patch = mock.patch.object(backend, "_look_at", backend._LOOK_AT)
+        patch.start()
+        self.addCleanup(patch.stop)
+        for number in range(1000):
+            work, entry = Inner(), backend.Entry(Call("send"), [])
+            if number % 100 == 0:
+                held.append(work)
+            if number % 2:
+                entry.inner = work
+                backend._await(None, entry, work)
+            else:
+                backend._keep_until_waited(work, backend.UnshownEntry(None, work, [1]))
+            mine.append(id(work))
+            del work, entry
+            self.assertLess(len(backend._pending), 4 * backend._LOOK_AT)
+        for work in held:
+            self.assertIs(backend._pending.pop(id(work)).inner, work)
+        for key in set(backend._pending) - before:
+            del backend._pending[key]
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -109,3 +109,71 @@ CT_TEST(usual_in_step, of_two_ranks_one_goes_wrong)
         }
     }
 }
+
+/* --- sums beside the buckets ------------------------------------------------------------------ */
+
+/* Steps of two buckets. Behind step `seen` all ranks make a sum of their own, as of an evaluation;
+ * at the end rank 0 alone, in the place of a bucket. */
+static void evaluate(struct fake_job *job, uint32_t ranks, uint32_t steps, uint32_t seen,
+                     uint64_t elem_count)
+{
+    fake_job_begin(job, ranks);
+    for (uint32_t s = 0; s <= steps; s++) {
+        for (uint32_t r = 0; r < ranks; r++) {
+            fake_step(job, r, s);
+            if (s == seen || (s == steps && r == 0)) {
+                fake_post(job, r, 0, elem_count, 0);
+            }
+            if (s < steps || r != 0) {
+                fake_post(job, r, 0, 100, 1);
+            }
+            if (s < steps) {
+                fake_post(job, r, 0, 50, 2);
+            }
+        }
+    }
+    fake_look(job, 0);
+}
+
+/* It is no other bucket, but one call more: of one rank of two with a past, and of one of four. */
+CT_TEST(beside_buckets, by_one_rank)
+{
+    static const uint32_t steps_of[] = {[2] = 6, [4] = 0};
+
+    for (uint32_t ranks = 2; ranks <= 4; ranks += 2) {
+        const struct harness_finding *finding;
+        struct fake_job job;
+
+        evaluate(&job, ranks, steps_of[ranks], UINT32_MAX, 2);
+        finding = fake_only(&job, HARNESS_VERDICT_MISMATCH_EXTRA, "0");
+        CT_CHECK_EQ_I64(finding->step, steps_of[ranks]);
+        CT_CHECK(strstr(finding->text, "it made one call more, or left out all that was due") !=
+                 NULL);
+        fake_job_close(&job);
+    }
+}
+
+/* Who of two is right without a past, nothing tells; nor whether it has left out a step, if all
+ * have made such a call before. One of as many elements may be the bucket, which its rank could not
+ * tell; and whoever goes on with a bucket has made no call more. */
+CT_TEST(beside_buckets, not_where_it_may_be_otherwise)
+{
+    struct fake_job job;
+
+    evaluate(&job, 2, 0, UINT32_MAX, 2);
+    (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "0,1");
+    fake_job_close(&job);
+    evaluate(&job, 3, 6, 3, 2);
+    (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "0");
+    fake_job_close(&job);
+    evaluate(&job, 3, 6, UINT32_MAX, 100);
+    (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_BUCKET, "0");
+    fake_job_close(&job);
+    fake_job_begin(&job, 3);
+    for (uint32_t r = 0; r < 3; r++) {
+        fake_post(&job, r, 0, r == 0 ? 100 : 2, r == 0);
+    }
+    fake_look(&job, 0);
+    (void)fake_only(&job, HARNESS_VERDICT_MISMATCH_COUNT, "0");
+    fake_job_close(&job);
+}

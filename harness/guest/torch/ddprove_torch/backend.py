@@ -11,6 +11,7 @@ Python dies before C++ is through with it. There the kernel waits in its place. 
 backend's own work, however often and however late it is called, so that the program meets its errors and time-outs."""
 import ctypes
 import functools
+import sys
 import threading
 import weakref
 
@@ -21,6 +22,8 @@ from ddprove_torch import ddp, device, faults, forms, groups, host, library, sca
 _local = threading.local()  # .redop: what Python asked for; .depth: calls of Python's under way; .made: works that its call
 #                            may return
 _pending = {}  # id of a work that we made -> Entry
+_LOOK_AT = 64  # so many works are kept, at least, before any is let go of
+_look_at = _LOOK_AT  # and so many are there when they are looked at next
 _over = weakref.WeakKeyDictionary()  # such a work, once its result is there or will not be -> Entry
 _backward = {}  # graph task -> its Entries
 _keep = []  # registrations
@@ -38,6 +41,8 @@ _METHODS = ("allreduce allreduce_coalesced broadcast reduce allgather all_gather
 
 class Entry:
     """A call that has been posted and is not done."""
+
+    is_loose = False  # nobody else held its work when that was looked at last
 
     def __init__(self, call, holds, where=torch.device("cpu"), stage=None):
         self.call, self.holds = call, holds  # holds: tensors that the call reads or writes
@@ -82,6 +87,14 @@ class Entry:
             self.work = None
             if work is not self.inner:
                 _over[work] = self
+
+    def is_held(self):
+        """Somebody else holds the backend's work, which was given out, and may wait for it."""
+        return self.future is not None or sys.getrefcount(self.inner) > 1 + (self.inner is self.work) + 1
+
+    def let_go(self):
+        """Nobody can wait for it any more, so nobody learns whether it was done."""
+        self.work = self.holds = None
 
     def fail(self):
         """It has no result; said once, also where a wait and the future both tell."""
@@ -142,8 +155,26 @@ def _wait_at_end(task):
 def _await(result, entry, made):
     """The backend's own work, which has no future: its result is read when the program has waited for it."""
     entry.work = made
-    _pending[id(made)] = entry
+    _keep_until_waited(made, entry)
     return result
+
+
+def _keep_until_waited(made, entry):
+    """Programs send messages and never wait for them, and gloo's works say that they are done only to who waits: those that
+    nobody else holds are let go of, seldom, and when that is seen twice, as a work may be on its way to the program."""
+    global _look_at
+    _pending[id(made)] = entry
+    if len(_pending) < _look_at:
+        return
+    for key, kept in list(_pending.items()):
+        if kept.is_held():
+            kept.is_loose = False
+        elif kept.is_loose:
+            _pending.pop(key, None)
+            kept.let_go()
+        else:
+            kept.is_loose = True
+    _look_at = max(_LOOK_AT, 2 * len(_pending))
 
 
 def _defer(entry, future):
@@ -229,7 +260,7 @@ class Kernel:
         if self.name in forms.ENDS and groups.handle_of(group) != 0:
             work = Work.unbox(result)
             if work is not None:
-                _pending[id(work)] = UnshownEntry(group, work, [named[forms.ENDS[self.name]]])
+                _keep_until_waited(work, UnshownEntry(group, work, [named[forms.ENDS[self.name]]]))
         return result
 
     def post(self, comm, shape, named):
@@ -319,12 +350,14 @@ class AnySource:
         group = ProcessGroup.unbox(process_group)
         if groups.handle_of(group) != 0:
             work = Work.unbox(result)
-            _pending[id(work)] = AnyEntry(group, tensors, work, tag)
+            _keep_until_waited(work, AnyEntry(group, tensors, work, tag))
         return result
 
 
 class UnshownEntry:
     """A message that is not shown, until it has been waited for."""
+
+    is_loose = False
 
     def __init__(self, group, work, others):
         self.group, self.inner, self.others = group, work, others
@@ -338,6 +371,13 @@ class UnshownEntry:
             library.guest.wait_over()
         _pending.pop(id(self.inner), None)
         return result
+
+    def is_held(self):
+        """As Entry's."""
+        return sys.getrefcount(self.inner) > 1 + 1
+
+    def let_go(self):
+        """Nothing was shown of it."""
 
 
 class AnyEntry(UnshownEntry):
