@@ -275,6 +275,34 @@ static void act(struct harness_answers *answers)
     }
 }
 
+/* A plan that nobody drew may leave open where its fault fires. What ends or delays a rank does so
+ * anywhere; what it does to data and operations depends on which they are. */
+static bool is_placed(const struct harness_answers *answers)
+{
+    const struct harness_trigger *at = &answers->fault->at;
+    const enum harness_action_kind kind = answers->fault->action.kind;
+
+    if (kind != HARNESS_ACTION_CORRUPT && kind != HARNESS_ACTION_ARG &&
+        kind != HARNESS_ACTION_SKIP && kind != HARNESS_ACTION_DUP) {
+        return true;
+    }
+    switch (answers->place) {
+    case HARNESS_GRAMMAR_AT_BUCKET:
+        return answers->step >= 0 && at->bucket >= 0 &&
+               harness_answers_bucket(answers, (uint64_t)at->bucket) != NULL;
+    case HARNESS_GRAMMAR_AT_PARAM:
+        return answers->step >= 0 && at->param >= 0 &&
+               (uint64_t)at->param < answers->job->param_count;
+    case HARNESS_GRAMMAR_AT_STEP:
+    case HARNESS_GRAMMAR_AT_PASS:
+    case HARNESS_GRAMMAR_AT_LAYER:
+    case HARNESS_GRAMMAR_AT_CHECKPOINT:
+        return answers->step >= 0;
+    default:
+        return true;
+    }
+}
+
 size_t harness_model_answers(const struct harness_grammar_job *job,
                              const struct harness_fault *fault,
                              struct harness_answer out[HARNESS_ANSWERS_MAX])
@@ -290,6 +318,9 @@ size_t harness_model_answers(const struct harness_grammar_job *job,
     }
     if (answers.step < 0 && fault->point == DDP_FAULT_POINT_STEP_BEGIN) {
         answers.step = (int64_t)fault->at.hit - 1;
+    }
+    if (!is_placed(&answers)) {
+        return 0;
     }
     act(&answers);
     return answers.count;

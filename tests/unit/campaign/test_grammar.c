@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "harness/grammar/grammar.h"
+#include "harness/grammar/model.h"
 #include "harness/scenario/scenario.h"
 #include "tests/ct.h"
 
@@ -124,6 +125,48 @@ static bool is_somewhere(const char *word)
         ddp_text_fini(&text);
     }
     return is_found;
+}
+
+/* A fault that alters data, without the keys that say which, has no answer; one that kills has. */
+CT_TEST(grammar, faults_without_a_place)
+{
+    static const struct {
+        const char *fault;
+        bool is_answered;
+    } rows[] = {
+        {"{at: {rank: 1, step: 1}, point: bucket/launch, do: {corrupt: half}}", false},
+        {"{at: {rank: 1, step: 1}, point: bucket/launch, do: {corrupt: shift, value: 1}}", false},
+        {"{at: {rank: 1, bucket: 0}, point: bucket/launch, do: {corrupt: half}}", false},
+        {"{at: {rank: 1, step: 1, bucket: 0}, point: bucket/launch, do: {corrupt: half}}", true},
+        {"{at: {rank: 1, step: 1}, point: collective/post, do: {corrupt: flip, elem: 0, bit: 9}}",
+         false},
+        {"{at: {rank: 1, step: 1}, point: collective/enqueue, do: {skip: true}}", false},
+        {"{at: {rank: 1, step: 1}, point: collective/pre, do: {arg: index, value: 0}}", false},
+        {"{at: {rank: 1, step: 1}, point: backward/grad_ready, do: {corrupt: nan}}", false},
+        {"{at: {rank: 1}, point: optimizer/pre, do: {skip: true}}", false},
+        {"{at: {rank: 1}, point: bucket/launch, do: {kill: SIGKILL}}", true},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct harness_scenario scenario;
+        struct harness_model model;
+        struct ddp_text text;
+        struct ddp_err err = {""};
+
+        ddp_text_init(&text, ddp_mem_system());
+        ddp_text_add(&text,
+                     "# x\nid: x.y\njob: {ranks: 3, steps: 3, model: mlp, data: digits, "
+                     "batch_per_rank: 4}\nfaults: [%s]\nexpect: {verdict: NONE}\n",
+                     rows[i].fault);
+        CT_CHECK_OK(harness_scenario_parse(ddp_text_str(&text), text.size_bytes, "x.yaml", NULL, 0,
+                                           &scenario, &err));
+        if ((harness_model_of(&scenario.plans[0], ddp_mem_pool_mem(scenario.pool), &model, &err) ==
+             DDP_OK) != rows[i].is_answered) {
+            CT_FAIL("%s: %s", rows[i].fault, err.text);
+        }
+        harness_scenario_fini(&scenario);
+        ddp_text_fini(&text);
+    }
 }
 
 /* Every key of a fault that is drawn with it occurs, and every corruption and argument. */
