@@ -1,23 +1,54 @@
 /* lint: scenario files, read, checked and rehearsed, but not judged. */
 #include <stdio.h>
 
+#include "ddpcore/base/file.h"
 #include "harness/cell/cell.h"
 #include "harness/cli/cli.h"
 
+/* "path:line:col" of what the cell says wrong; the path alone if it cannot be told. */
+static void add_place(const char *path, const struct cli_options *options, size_t cell,
+                      const char *key, struct ddp_text *out)
+{
+    struct ddp_files *files = ddp_files_system();
+    void *text = NULL;
+    size_t size_bytes = 0;
+    struct ddp_err err;
+    ddp_status status = DDP_E_NOT_FOUND;
+
+    if (key[0] != '\0') {
+        status = files->ops->read_all(files, path, ddp_mem_system(), &text, &size_bytes, &err);
+    }
+    if (status == DDP_OK) {
+        status = harness_scenario_locate(text, size_bytes, path, (const char *const *)options->sets,
+                                         options->set_count, cell, key, out, &err);
+        ddp_mem_free(ddp_mem_system(), text);
+    }
+    if (status != DDP_OK) {
+        ddp_text_add(out, "%s", path);
+    }
+}
+
 /* Every cell is tried in the simulator: what can't happen there is a mistake of the scenario. Only
  * the first cell that is wrong is told. */
-static bool rehearse(const char *path, const struct harness_scenario *scenario)
+static bool rehearse(const char *path, const struct cli_options *options,
+                     const struct harness_scenario *scenario)
 {
     for (size_t i = 0; i < scenario->plan_count; i++) {
         const struct harness_plan *plan = &scenario->plans[i];
+        char key[HARNESS_BLAMED_KEY_BYTES];
         struct ddp_err err = {{0}};
+        struct ddp_text place;
 
-        if (harness_cell_rehearse(plan, &err) != DDP_OK) {
-            (void)fprintf(stderr, "%s: %s%s%s%s\n", path, err.text,
-                          plan->cell[0] != '\0' ? " (cell " : "", plan->cell,
-                          plan->cell[0] != '\0' ? ")" : "");
-            return false;
+        if (harness_cell_rehearse(plan, key, &err) == DDP_OK) {
+            continue;
         }
+        ddp_text_init(&place, ddp_mem_system());
+        add_place(path, options, scenario->cells[i], key, &place);
+        (void)fprintf(stderr, "%s: %s%s%s%s\n", ddp_text_str(&place), err.text,
+                      plan->cell[0] != '\0' ? " (cell " : "", plan->cell,
+                      plan->cell[0] != '\0' ? ")" : "");
+        ddp_text_fini(&place);
+        return false;
     }
     return true;
 }
@@ -42,7 +73,7 @@ int cli_lint(const struct cli_options *options)
             bad++;
             continue;
         }
-        bad += rehearse(files.path[i], &scenario) ? 0 : 1;
+        bad += rehearse(files.path[i], options, &scenario) ? 0 : 1;
         harness_scenario_fini(&scenario);
     }
     (void)printf("%zu scenario file%s, %zu bad\n", files.count, files.count == 1 ? "" : "s", bad);
