@@ -28,6 +28,42 @@ static void add_place(const char *path, const struct cli_options *options, size_
     }
 }
 
+/* Some cell injects the fault of each row that the scenario says it covers. */
+static bool check_covers(const char *path, const struct cli_options *options,
+                         const struct harness_scenario *scenario)
+{
+    const struct harness_texts *covers = &scenario->plans[0].covers;
+
+    for (size_t i = 0; i < covers->count; i++) {
+        size_t count;
+        const struct harness_fault_row *row = harness_fault_rows(&count);
+        char key[HARNESS_BLAMED_KEY_BYTES];
+        struct ddp_text place;
+        bool is_injected = false;
+        size_t index = 0;
+
+        if (!harness_fault_row_find(covers->items[i], &index)) {
+            continue; /* refused while reading */
+        }
+        row += index;
+        for (size_t k = 0; k < scenario->plan_count && !is_injected; k++) {
+            is_injected = harness_fault_row_is_injected(row, &scenario->plans[k]);
+        }
+        if (is_injected) {
+            continue;
+        }
+        (void)snprintf(key, sizeof key, "covers.%zu", i);
+        ddp_text_init(&place, ddp_mem_system());
+        add_place(path, options, scenario->cells[0], key, &place);
+        (void)fprintf(stderr, "%s: %s, %s, is not injected here; that is done by: %s\n",
+                      ddp_text_str(&place), row->id, row->fault,
+                      row->injectors[0] != '\0' ? row->injectors : "nothing that a scenario has");
+        ddp_text_fini(&place);
+        return false;
+    }
+    return true;
+}
+
 /* Every cell is tried in the simulator: what can't happen there is a mistake of the scenario. Only
  * the first cell that is wrong is told. */
 static bool rehearse(const char *path, const struct cli_options *options,
@@ -73,7 +109,10 @@ int cli_lint(const struct cli_options *options)
             bad++;
             continue;
         }
-        bad += rehearse(files.path[i], options, &scenario) ? 0 : 1;
+        bad += check_covers(files.path[i], options, &scenario) &&
+                       rehearse(files.path[i], options, &scenario)
+                   ? 0
+                   : 1;
         harness_scenario_fini(&scenario);
     }
     (void)printf("%zu scenario file%s, %zu bad\n", files.count, files.count == 1 ? "" : "s", bad);

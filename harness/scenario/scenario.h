@@ -45,9 +45,13 @@ void harness_scenario_keys(struct ddp_text *out);
 struct harness_fault_row {
     const char *id;
     const char *fault;
+    const char *injectors; /* patterns, with spaces between; "": none */
 };
 const struct harness_fault_row *harness_fault_rows(size_t *out_count);
 bool harness_fault_row_find(const char *id, size_t *out_index);
+/* catalog.c: the plan injects the row's fault in one of the ways that the catalog knows. */
+bool harness_fault_row_is_injected(const struct harness_fault_row *row,
+                                   const struct harness_plan *plan);
 
 #ifdef __cplusplus
 }

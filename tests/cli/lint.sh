@@ -84,6 +84,18 @@ finds 'bad.yaml:5:43: oracle ledger never gives CRASH.SIGNALED; it gives: DATA '
 planned=$("$ddprove" list verdicts | sed -n 's/ .*(planned:.*//p' | head -n 1)
 test -z "$planned" || finds "$planned is planned: no run reports it yet" mlp 'seed: 1' '' "verdict: $planned, culprit: none"
 
+# A row of the catalog whose fault is another one.
+cat >bad.yaml <<'END'
+# A scenario of a row that it does not inject.
+id: own.bad
+covers: [C1, R3]
+job: {ranks: 2, steps: 2, model: mlp, batch_per_rank: 4}
+faults: [{at: {rank: 0, step: 1}, point: step/begin, do: {kill: SIGKILL}}]
+expect: {verdict: CRASH.SIGNALED}
+END
+"$ddprove" lint bad.yaml >out 2>err
+grep -qF 'bad.yaml:3:14: R3, fd exhaustion, is not injected here; that is done by: io:*:EMFILE@*' err || fail "row: $(cat err bad.yaml)"
+
 # A card's waits.
 card='bucket_cap_kb: 1, bucket_order: reverse, device: cuda, collective: nccl, ranks_per_gpu: 4'
 wait='faults: [{at: {rank: 1, step: 1, bucket: 0}, point: collective/wait, do: {skip: true}}]'
