@@ -159,6 +159,9 @@ void ddp_graph_end(struct ddp *ddp); /* what was counted is noted */
 
 /* view.c. Where a parameter lies in its bucket. */
 void *ddp_view_of(const struct ddp *ddp, size_t param);
+/* Asked for the point bucket/copy, where it is armed: the parameter has no gradient, and puts zeros
+ * where zeros are. False if only a device could tell. */
+bool ddp_view_is_kept(const struct ddp *ddp, size_t param);
 DDP_MUST_USE ddp_status ddp_view_open(struct ddp *ddp);
 /* Move the gradients that lie elsewhere into the buckets in force. */
 DDP_MUST_USE ddp_status ddp_view_attach(struct ddp *ddp);

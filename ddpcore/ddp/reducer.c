@@ -225,6 +225,7 @@ static ddp_status mark_ready(struct ddp *ddp, size_t param)
     DDP_TRY(ddp_reducer_settle(ddp, &target->work));
     context.bucket = (int32_t)bucket;
     context.param = (int32_t)param;
+    context.is_skip_idle = ddp_view_is_kept(ddp, param);
     DDP_TRY(ddp_core_point(ddp, DDP_FAULT_POINT_BUCKET_COPY, &context, &is_skipped));
     context.data = ddp_view_of(ddp, param);
     context.elem_count = ddp->params[param].elem_count;

@@ -16,6 +16,26 @@ void *ddp_view_of(const struct ddp *ddp, size_t param)
     return (unsigned char *)bucket->data + offset * ddp_dtype_size_bytes(bucket->dtype);
 }
 
+bool ddp_view_is_kept(const struct ddp *ddp, size_t param)
+{
+    const struct ddp_param *source =
+        ddp->config.mixed != NULL ? &ddp->locals[param] : &ddp->params[param];
+    const struct ddp_bucket *bucket = &ddp->layout.buckets[ddp->layout.bucket_of[param]];
+    const unsigned char *bytes = ddp_view_of(ddp, param);
+    const size_t size_bytes = source->elem_count * ddp_dtype_size_bytes(bucket->dtype);
+
+    if (!ddp_fault_point_is_armed(ddp->group->env->faults, DDP_FAULT_POINT_BUCKET_COPY) ||
+        source->is_grad_defined || !ddp->device->ops->is_host_memory) {
+        return false;
+    }
+    for (size_t i = 0; i < size_bytes; i++) {
+        if (bytes[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool is_view(const struct ddp *ddp, size_t param)
 {
     return ddp->config.gradient_as_bucket_view &&

@@ -49,10 +49,11 @@ struct ddp_fault_context {
     struct ddp_coll_args *args; /* arguments that the hook may alter */
     struct ddp_device *device;  /* whose memory `data` is; NULL: the host's */
     struct ddp_stream *stream;  /* where a kernel would be enqueued here; NULL: the default one */
+    bool is_skip_idle;          /* to leave out what comes next would leave everything as it is */
 };
-#define DDP_FAULT_CONTEXT_NONE                                  \
-    {                                                           \
-        -1, -1, -1, 0, NULL, 0, DDP_DTYPE_F32, NULL, NULL, NULL \
+#define DDP_FAULT_CONTEXT_NONE                                         \
+    {                                                                  \
+        -1, -1, -1, 0, NULL, 0, DDP_DTYPE_F32, NULL, NULL, NULL, false \
     }
 
 enum ddp_fault_action {

@@ -76,8 +76,12 @@ DDP_MUST_USE ddp_status harness_cell_check(const char *run_dir, bool is_time_enf
 
 /* Try a plan in the simulator, without a folder and without judging: every fault must fire, and
  * every name that the plan expects must be one of the job's. A plan that the simulator does not run
- * is only asked for its names. Errors: E_INVALID, those of the job's tables, E_NOMEM. */
-DDP_MUST_USE ddp_status harness_cell_rehearse(const struct harness_plan *plan, struct ddp_err *err);
+ * is only asked for its names. out_key: the key of the scenario that is to blame, as "faults.0.at";
+ * "" if none is. Errors: E_INVALID, those of the job's tables, E_NOMEM. */
+#define HARNESS_BLAMED_KEY_BYTES 64
+DDP_MUST_USE ddp_status harness_cell_rehearse(const struct harness_plan *plan,
+                                              char out_key[HARNESS_BLAMED_KEY_BYTES],
+                                              struct ddp_err *err);
 
 /* Add what a recorded run looked like at its first diagnosis, or at its end: a table of its ranks.
  */

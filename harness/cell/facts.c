@@ -87,7 +87,7 @@ ddp_status harness_stage_facts(struct harness_cell *cell,
     }
     for (uint32_t i = 0; i < fault_count; i++) {
         if (harness_plan_run_of(&cell->plan.faults[i]) == HARNESS_RUN_FIRST) {
-            (void)harness_trace_fired_ns(&cell->trace, i, &fired[i]);
+            fired[i] = harness_stage_fired_count(cell, i);
         } else if (restore->is_run) {
             fired[i] = restore->fired_count[restore_fault++];
         }

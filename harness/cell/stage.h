@@ -113,6 +113,9 @@ ddp_status harness_stage_describe(struct harness_cell *cell, const struct harnes
 ddp_status harness_stage_describe_recorded(struct harness_cell *cell,
                                            const struct harness_cell *first, struct ddp_err *err);
 
+/* fired.c: firings that altered something. */
+uint32_t harness_stage_fired_count(const struct harness_cell *cell, uint32_t fault);
+
 /* What the restore run showed. Zero-initialise. */
 struct harness_restore_result {
     bool is_run;

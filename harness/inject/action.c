@@ -8,11 +8,18 @@ static enum ddp_fault_action answer_of(ddp_status status)
     return status == DDP_OK ? DDP_FAULT_GO : DDP_FAULT_FAIL;
 }
 
-/* Whatever an action can set of the arguments. */
+static bool has_root(enum ddp_coll_kind kind)
+{
+    return kind == DDP_COLL_BROADCAST || kind == DDP_COLL_REDUCE;
+}
+
+/* Whatever an action can set of the arguments. Nobody reads the root of a collective that has none.
+ */
 static bool is_same_args(const struct ddp_coll_args *a, const struct ddp_coll_args *b)
 {
     return a->kind == b->kind && a->redop == b->redop && a->dtype == b->dtype &&
-           a->elem_count == b->elem_count && a->root == b->root && a->index == b->index;
+           a->elem_count == b->elem_count && (a->root == b->root || !has_root(a->kind)) &&
+           a->index == b->index;
 }
 
 static enum ddp_fault_action alter_arguments(const struct harness_actor *actor,

@@ -121,6 +121,9 @@ static enum ddp_fault_action fire(struct ddp_fault_hook *hook, enum ddp_fault_po
         bool is_idle = false;
         enum ddp_fault_action action;
 
+        if (taken->kind == HARNESS_ACTION_SKIP && context->is_skip_idle) {
+            continue;
+        }
         /* else once a call or an allocation fails; and most actions do not return */
         if (taken->kind != HARNESS_ACTION_IO && taken->kind != HARNESS_ACTION_NO_MEMORY &&
             !is_change) {

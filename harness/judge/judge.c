@@ -105,7 +105,9 @@ static void complain_unfired(struct judge *judge, uint32_t index)
                  "fault %" PRIu32 " (%s on rank %" PRIu32
                  ") never fired: its trigger was not reached%s",
                  index, ddp_fault_point_name(fault->point), fault->at.rank,
-                 is_change ? ", or all that it alters was so already" : "");
+                 is_change ? ", or all that it alters was so already"
+                 : fault->action.kind == HARNESS_ACTION_SKIP ? ", or there was nothing to leave out"
+                                                             : "");
     }
 }
 

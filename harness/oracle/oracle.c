@@ -29,7 +29,7 @@ static ddp_status (*const checks[])(const struct harness_emulation *emulation,
                                     struct harness_findings *out, struct ddp_err *err) = {
 #define ORACLE(name) harness_check_##name,
 #define SOURCE(name)
-#define X(kind, id, name, proves) kind(name)
+#define X(kind, id, name, gives, proves) kind(name)
 #include "harness/verdict/oracle.def"
 #undef X
 #undef SOURCE

@@ -14,7 +14,7 @@ extern "C" {
     ddp_status harness_check_##name(const struct harness_emulation *emulation, \
                                     struct harness_findings *out, struct ddp_err *err);
 #define SOURCE(name)
-#define X(kind, id, name, proves) kind(name)
+#define X(kind, id, name, gives, proves) kind(name)
 #include "harness/verdict/oracle.def"
 #undef X
 #undef SOURCE

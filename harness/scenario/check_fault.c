@@ -230,6 +230,11 @@ static const char *skip_lacks(const struct harness_fault *fault, const struct ha
     if (fault->point == DDP_FAULT_POINT_COLLECTIVE_WAIT && fault->at.bucket < 0) {
         return "collective/wait can be left out for a bucket: say at.bucket";
     }
+    if (fault->point == DDP_FAULT_POINT_CHECKPOINT_KEY && fault->at.rank != 0 &&
+        job->on_loss != HARNESS_ON_LOSS_CONTINUE) {
+        return "checkpoint/key leaves nothing out on another rank than 0, which alone writes: say "
+               "at.rank 0";
+    }
     if (fault->point == DDP_FAULT_POINT_BUCKET_UNFLATTEN && job->gradient_as_bucket_view) {
         return "bucket/unflatten copies nothing where gradient_as_bucket_view is set: gradients "
                "lie in the bucket";

@@ -4,7 +4,7 @@
 #include "harness/scenario/scenario.h"
 
 static const struct harness_fault_row rows[] = {
-#define X(id, fault) {#id, fault},
+#define X(id, fault, injectors) {#id, fault, injectors},
 #include "harness/scenario/fault_row.def"
 #undef X
 };

@@ -2,6 +2,7 @@
  * equal when their plans print the same, so the printer must leave out nothing that matters. */
 #include "harness/scenario/scenario.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ddpcore/base/hash.h"
@@ -198,6 +199,68 @@ ddp_status harness_scenario_parse(const char *text, size_t size_bytes, const cha
 out:
     if (status != DDP_OK) {
         harness_scenario_fini(out);
+    }
+    ddp_mem_pool_destroy(scratch);
+    return status;
+}
+
+/* The node at a dotted path, or the last one on the way. */
+static const struct harness_yaml_node *walk_to(const struct harness_yaml_node *top, const char *key)
+{
+    const struct harness_yaml_node *node = top;
+
+    while (*key != '\0') {
+        const struct harness_yaml_node *next = NULL;
+        const size_t size = strcspn(key, ".");
+
+        for (size_t i = 0; i < node->count && next == NULL; i++) {
+            char number[24];
+            const char *name = number;
+
+            (void)snprintf(number, sizeof number, "%zu", i);
+            name = node->kind == HARNESS_YAML_MAP ? node->keys[i]->text : name;
+            if (strlen(name) == size && strncmp(name, key, size) == 0) {
+                next = node->items[i];
+            }
+        }
+        if (next == NULL) {
+            break;
+        }
+        node = next;
+        key += size;
+        key += *key == '.' ? 1 : 0;
+    }
+    return node;
+}
+
+ddp_status harness_scenario_locate(const char *text, size_t size_bytes, const char *path,
+                                   const char *const *sets, size_t set_count, size_t cell,
+                                   const char *key, struct ddp_text *out, struct ddp_err *err)
+{
+    struct ddp_mem_pool *scratch = NULL;
+    struct harness_reader reader = {.err = err, .path = path};
+    const struct harness_yaml_node *top = NULL;
+    struct harness_matrix matrix;
+    const char *name;
+    ddp_status status;
+
+    DDP_TRY(ddp_mem_pool_create(&scratch));
+    reader.scratch = ddp_mem_pool_mem(scratch);
+    reader.keep = reader.scratch;
+    status = harness_yaml_parse(reader.scratch, text, size_bytes, path, true, &top, err);
+    if (status == DDP_OK) {
+        status = harness_matrix_open(&reader, top, sets, set_count, &matrix);
+    }
+    if (status == DDP_OK) {
+        status = harness_matrix_cell(&reader, &matrix, cell, &top, &name);
+    }
+    if (status == DDP_OK) {
+        const struct harness_yaml_node *node = walk_to(top, key);
+
+        ddp_text_add(out, "%s", node->origin);
+        if (node->line > 0) {
+            ddp_text_add(out, ":%u:%u", node->line, node->column);
+        }
     }
     ddp_mem_pool_destroy(scratch);
     return status;

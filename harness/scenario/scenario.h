@@ -26,6 +26,13 @@ DDP_MUST_USE ddp_status harness_scenario_parse(const char *text, size_t size_byt
                                                const char *path, const char *const *sets,
                                                size_t set_count, struct harness_scenario *out,
                                                struct ddp_err *err);
+/* Where the file says a key of a plan's cell, as "faults.0.at": "path:line:col", or of the nearest
+ * above it that is said. Arguments as of the parse that gave the plan. Errors: E_NOMEM, and those
+ * of a file that is another by now. */
+DDP_MUST_USE ddp_status harness_scenario_locate(const char *text, size_t size_bytes,
+                                                const char *path, const char *const *sets,
+                                                size_t set_count, size_t cell, const char *key,
+                                                struct ddp_text *out, struct ddp_err *err);
 void harness_scenario_fini(struct harness_scenario *scenario);
 /* Which of an axis's values a plan has: 0 to axis_sizes[axis] - 1. */
 size_t harness_scenario_value(const struct harness_scenario *scenario, size_t plan, size_t axis);
@@ -38,9 +45,13 @@ void harness_scenario_keys(struct ddp_text *out);
 struct harness_fault_row {
     const char *id;
     const char *fault;
+    const char *injectors; /* patterns, with spaces between; "": none */
 };
 const struct harness_fault_row *harness_fault_rows(size_t *out_count);
 bool harness_fault_row_find(const char *id, size_t *out_index);
+/* catalog.c: the plan injects the row's fault in one of the ways that the catalog knows. */
+bool harness_fault_row_is_injected(const struct harness_fault_row *row,
+                                   const struct harness_plan *plan);
 
 #ifdef __cplusplus
 }

@@ -24,13 +24,15 @@ static const struct verdict_row verdict_rows[HARNESS_VERDICT_COUNT] = {
 struct oracle_row {
     bool is_checker;
     const char *name;
+    const char *gives;
     const char *proves;
 };
 
 enum oracle_kind { SOURCE, ORACLE };
 
 static const struct oracle_row oracle_rows[HARNESS_ORACLE_COUNT] = {
-#define X(kind, id, name, proves) [HARNESS_ORACLE_##id] = {(kind) == ORACLE, #name, proves},
+#define X(kind, id, name, gives, proves) \
+    [HARNESS_ORACLE_##id] = {(kind) == ORACLE, #name, gives, proves},
 #include "harness/verdict/oracle.def"
 #undef X
 };
@@ -111,6 +113,30 @@ const char *harness_oracle_proves(enum harness_oracle_id oracle)
 {
     DDP_ASSERT(oracle < HARNESS_ORACLE_COUNT);
     return oracle_rows[oracle].proves;
+}
+
+const char *harness_oracle_gives(enum harness_oracle_id oracle)
+{
+    DDP_ASSERT(oracle < HARNESS_ORACLE_COUNT);
+    return oracle_rows[oracle].gives;
+}
+
+/* A word of `gives` is a verdict's whole name, or that of its family. */
+bool harness_oracle_can_give(enum harness_oracle_id oracle, enum harness_verdict verdict)
+{
+    const char *name = harness_verdict_name(verdict);
+    const char *word = harness_oracle_gives(oracle);
+
+    while (word != NULL && *word != '\0') {
+        size_t size = strcspn(word, " ");
+
+        if (strncmp(name, word, size) == 0 && (name[size] == '\0' || name[size] == '.')) {
+            return true;
+        }
+        word += size;
+        word += strspn(word, " ");
+    }
+    return false;
 }
 
 bool harness_oracle_is_checker(enum harness_oracle_id oracle)

@@ -65,7 +65,7 @@ enum harness_outcome harness_outcome_worse(enum harness_outcome a, enum harness_
 /* Who finds: an oracle, or a part of the run that reports by itself (oracle.def). */
 enum harness_oracle_id {
     HARNESS_ORACLE_NONE,
-#define X(kind, id, name, proves) HARNESS_ORACLE_##id,
+#define X(kind, id, name, gives, proves) HARNESS_ORACLE_##id,
 #include "harness/verdict/oracle.def"
 #undef X
     HARNESS_ORACLE_COUNT
@@ -74,6 +74,9 @@ enum harness_oracle_id {
 const char *harness_oracle_name(enum harness_oracle_id oracle);
 DDP_MUST_USE ddp_status harness_oracle_parse(const char *name, enum harness_oracle_id *out);
 const char *harness_oracle_proves(enum harness_oracle_id oracle);
+/* What it may find of ranks of our own: verdicts, and families with all of theirs. */
+const char *harness_oracle_gives(enum harness_oracle_id oracle);
+bool harness_oracle_can_give(enum harness_oracle_id oracle, enum harness_verdict verdict);
 /* An oracle: it judges a finished run. False: a part of the run. */
 bool harness_oracle_is_checker(enum harness_oracle_id oracle);
 

@@ -65,6 +65,17 @@ finds "$never collective/enqueue" mlp 'seed: 1' 'faults: [{at: {rank: 0, seq: 47
 finds "$never data/next" mlp 'seed: 1' 'faults: [{at: {rank: 0, step: 0, hit: 2}, point: data/next, do: {hang: true}}]'
 finds 'leaves nothing out when it is skipped' mlp 'seed: 1' 'faults: [{at: {rank: 0}, point: forward/layer, do: {skip: true}}]'
 finds 'leaves nothing out when it is skipped' mlp 'seed: 1' 'faults: [{at: {rank: 0}, point: optimizer/updated, do: {skip: true}}]'
+finds 'bad.yaml:4:15: faults.0 never fires' mlp 'micro_batches: 2' 'faults: [{at: {rank: 1, micro: 0}, point: backward/grad_ready, do: {skip: true}}]'
+finds 'checkpoint/key leaves nothing out on another rank than 0, which alone writes' mlp 'checkpoint_every: 1' \
+    'faults: [{at: {rank: 1}, point: checkpoint/key, do: {skip: true}}]'
+finds 'or there is nothing to leave out' branchy 'branch: by_step, find_unused_parameters: true' \
+    'faults: [{at: {rank: 1}, point: bucket/copy, do: {skip: true}}]'
+finds 'has no root: only broadcast and reduce do' mlp 'seed: 1' \
+    'faults: [{at: {rank: 0, step: 1, phase: backward}, point: collective/pre, do: {arg: root, value: 1}}]'
+finds 'bad.yaml:4:85: faults.0: there is no element 99999999 at bucket/launch: at most 85002' mlp 'seed: 1' \
+    'faults: [{at: {rank: 0, bucket: 0}, point: bucket/launch, do: {corrupt: flip, elem: 99999999}}]'
+finds 'there is no element 10 at backward/grad_ready: at most 10 are there' mlp 'widths: [64, 10]' \
+    'faults: [{at: {rank: 0, param: 1}, point: backward/grad_ready, do: {corrupt: nan, elem: 10}}]'
 # Expectations that can't be met.
 hang='faults: [{at: {rank: 0, bucket: 0}, point: bucket/launch, do: {hang: true}}]'
 finds 'the model has no parameter fc9.weight; did you mean fc0.weight' mlp 'seed: 1' "$hang" \
@@ -74,8 +85,37 @@ finds 'expect: bucket 9 cannot be named: the job has 1, counted from 0' mlp 'see
 finds 'expect: bucket 7 cannot be named' mlp 'seed: 1' "$hang" \
     'verdict: HANG.NOT_JOINED, findings: [{verdict: HANG.NOT_JOINED, culprit: [0], op: {bucket: 7}}]'
 finds 'step 9 cannot be named: the job has 2 steps' mlp 'seed: 1' "$hang" 'verdict: HANG.NOT_JOINED, step: 9'
+finds 'bad.yaml:5:46: expect: seq 4711 cannot be named: the job posts 5 collectives, counted from 1' mlp 'seed: 1' "$hang" \
+    'verdict: HANG.NOT_JOINED, op: {seq: 4711}'
+finds 'bad.yaml:5:19: HANG.STOPPED is never found without a fault' mlp 'seed: 1' '' 'verdict: HANG.STOPPED, culprit: [1]'
+finds 'VALUE.LOST is never found without a fault' mlp 'seed: 1' \
+    'faults: [{at: {rank: 0, bucket: 0}, point: bucket/launch, do: {none: true}}]' 'verdict: VALUE.LOST, culprit: [1]'
+finds 'VALUE.LOST is never found without a fault' mlp 'seed: 1' '' \
+    'verdict: VALUE.LOST, findings: [{verdict: VALUE.LOST, culprit: [1]}]'
+finds 'SLOW.COMPUTE is judged where the job says what is slow: set job.slow_after_ms' mlp 'seed: 1' "$hang" 'verdict: SLOW.COMPUTE'
+finds 'CHECKPOINT.TORN is never found in a job without checkpoints: set job.checkpoint_every' mlp 'seed: 1' "$hang" \
+    'verdict: CHECKPOINT.TORN'
+finds 'bad.yaml:5:43: no rank is ever in phase checkpoint of a job without checkpoints' mlp 'seed: 1' "$hang" \
+    'verdict: HANG.NOT_JOINED, phase: checkpoint'
+finds 'in phase join of a job without join: set job.join' mlp 'seed: 1' "$hang" 'verdict: HANG.NOT_JOINED, phase: join'
+finds 'in phase recovery of a job without ranks that go on after a loss' mlp 'seed: 1' "$hang" \
+    'verdict: HANG.NOT_JOINED, phase: recovery'
+finds 'bad.yaml:5:43: oracle ledger never gives CRASH.SIGNALED; it gives: DATA ' mlp 'seed: 1' "$hang" \
+    'verdict: CRASH.SIGNALED, oracle: ledger'
 planned=$("$ddprove" list verdicts | sed -n 's/ .*(planned:.*//p' | head -n 1)
 test -z "$planned" || finds "$planned is planned: no run reports it yet" mlp 'seed: 1' '' "verdict: $planned, culprit: none"
+
+# A row of the catalog whose fault is another one.
+cat >bad.yaml <<'END'
+# A scenario of a row that it does not inject.
+id: own.bad
+covers: [C1, R3]
+job: {ranks: 2, steps: 2, model: mlp, batch_per_rank: 4}
+faults: [{at: {rank: 0, step: 1}, point: step/begin, do: {kill: SIGKILL}}]
+expect: {verdict: CRASH.SIGNALED}
+END
+"$ddprove" lint bad.yaml >out 2>err
+grep -qF 'bad.yaml:3:14: R3, fd exhaustion, is not injected here; that is done by: io:*:EMFILE@*' err || fail "row: $(cat err bad.yaml)"
 
 # A card's waits.
 card='bucket_cap_kb: 1, bucket_order: reverse, device: cuda, collective: nccl, ranks_per_gpu: 4'

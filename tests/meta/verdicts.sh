@@ -31,4 +31,26 @@ while read -r name; do
         status=1
     fi
 done <"$2.python"
+# And each is expected: by a scenario, a unit test, or a program that is broken on purpose. Those that
+# only relate verdicts, or name them, do not count.
+find scenarios tests/guest \( -name '*.yaml' -o -name '*.py' \) ! -path 'scenarios/canary/*' \
+    -exec grep -ohE '[A-Z]+\.[A-Z_]+' {} + | sort -u >"$2.expected"
+find tests/unit -name '*.c' ! -path 'tests/unit/verdict/*' ! -path 'tests/unit/judge/*' \
+    ! -path 'tests/unit/scenario/*' -exec grep -ohE 'HARNESS_VERDICT_[A-Z_]+' {} + | sort -u >>"$2.expected"
+while read -r family name state; do
+    if [ "$state" = FOUND ] && ! grep -qxE "$family\.$name|HARNESS_VERDICT_${family}_$name" "$2.expected"; then
+        echo "verdict.def: nothing expects $family.$name" >&2
+        status=1
+    fi
+done <"$2.rows"
+# What an oracle was heard to say, its row of oracle.def allows.
+sed -nE 's/^    ([A-Z]+)\.([A-Z_]+) \| ([a-z_]+) \|.*/\3 \1 \2/p' tests/data/said.txt | sort -u >"$2.said"
+test "$(wc -l <"$2.said")" -gt 50
+sed -nE 's/^X\([A-Z]+, [A-Z_]+, ([a-z_]+), "([A-Z_. ]*)".*/\1 \2 /p' harness/verdict/oracle.def >"$2.gives"
+while read -r oracle family name; do
+    if ! grep -qE "^$oracle .*\b$family(\.$name)? " "$2.gives"; then
+        echo "oracle.def: $oracle gives $family.$name, and its row does not say so" >&2
+        status=1
+    fi
+done <"$2.said"
 exit $status

@@ -3,6 +3,7 @@
 
 #include "harness/tensor/checkpoint_file.h"
 #include "tests/ct.h"
+#include "tests/unit/oracle/oracle_job.h"
 
 struct fixture {
     struct ddp_mem_pool *pool;
@@ -137,4 +138,26 @@ CT_TEST(oracle_checkpoint, elements_of_any_size_are_read)
     tensor.dtype = DDP_DTYPE_U8;
     harness_checkpoint_read(&tensor, 1, &byte);
     CT_CHECK_EQ_U64(byte, 2);
+}
+
+/* One checkpoint has one writer; that its file is not there is another finding. */
+CT_TEST(oracle_checkpoint, two_writers_are_named)
+{
+    struct oracle_job job;
+    const struct harness_finding *clobbered = NULL;
+    const uint64_t save[5] = {4, 1, 100, 0, 0};
+
+    CT_REQUIRE(oracle_job_open(&job, false) && oracle_job_run(&job));
+    oracle_job_add_event(&job, 0, DDP_EVENT_CHECKPOINT_SAVED, ORACLE_JOB_STEPS, save);
+    oracle_job_add_event(&job, 1, DDP_EVENT_CHECKPOINT_SAVED, ORACLE_JOB_STEPS, save);
+    CT_REQUIRE(oracle_job_check(&job));
+    for (size_t i = 0; i < job.findings.count; i++) {
+        if (job.findings.items[i].verdict == HARNESS_VERDICT_CHECKPOINT_CLOBBERED) {
+            clobbered = &job.findings.items[i];
+        }
+    }
+    CT_REQUIRE(clobbered != NULL);
+    CT_CHECK_EQ_U64(harness_rank_set_count(&clobbered->culprits), 2);
+    CT_CHECK_STR(clobbered->text, "2 ranks wrote the same checkpoint");
+    oracle_job_close(&job);
 }

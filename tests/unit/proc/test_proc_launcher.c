@@ -72,6 +72,27 @@ CT_TEST(proc_launcher, survives_the_death_of_its_monitor)
     proc_test_fini(&test);
 }
 
+/* The store has a process of its own: if that dies, no rank is to blame for what it cannot do. */
+CT_TEST(proc_launcher, names_the_store_that_was_killed)
+{
+    struct proc_test test;
+    const struct harness_findings *said = &test.job.trace.diagnoses;
+    pid_t saboteur;
+
+    proc_test_init(&test, RANKS);
+    sim_job_fault(&test.job, 0, DDP_FAULT_POINT_RENDEZVOUS_CONNECT, HARNESS_ACTION_DELAY);
+    test.job.faults[0].action.delay_ms = 600;
+    saboteur = start_saboteur(getpid(), "ddprove-store", SIGKILL);
+    CT_CHECK_OK(proc_test_run(&test));
+    check_saboteur(saboteur);
+    CT_REQUIRE(said->count >= 1);
+    CT_CHECK_EQ_U64(said->items[0].verdict, HARNESS_VERDICT_CRASH_STORE);
+    CT_CHECK(strstr(said->items[0].text, "ended by signal 9 (SIGKILL)") != NULL);
+    CT_CHECK(harness_rank_set_is_empty(&said->items[0].culprits));
+    proc_test_check_clean(&test);
+    proc_test_fini(&test);
+}
+
 /* A monitor that is stopped is noticed after a second; a stopped rank is then found by the
  * launcher. */
 CT_TEST(proc_launcher, survives_a_stopped_monitor)
