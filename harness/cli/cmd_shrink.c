@@ -8,7 +8,7 @@
 #include "harness/cli/cli.h"
 #include "harness/shrink/shrink.h"
 
-enum { RUNS_MAX = 200 };
+enum { RUNS_MAX = 60 };
 
 static void show(void *context, unsigned runs, const struct harness_plan *smallest)
 {

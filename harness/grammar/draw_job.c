@@ -21,7 +21,9 @@ void grammar_JOB_ranks(struct harness_draw *draw)
     uint32_t most = draw->options->ranks_max;
 
     most = most == 0 || most > 16 ? 16 : most;
-    draw->plan->job.ranks = 1 + (uint32_t)harness_draw_weighted(draw, weights, most);
+    draw->plan->job.ranks = draw->options->ranks > 0
+                                ? draw->options->ranks
+                                : 1 + (uint32_t)harness_draw_weighted(draw, weights, most);
 }
 
 void grammar_JOB_steps(struct harness_draw *draw)
@@ -30,7 +32,9 @@ void grammar_JOB_steps(struct harness_draw *draw)
     uint32_t most = draw->options->steps_max;
 
     most = most == 0 || most > 8 ? 8 : most;
-    draw->plan->job.steps = 1 + (uint32_t)harness_draw_weighted(draw, weights, most);
+    draw->plan->job.steps = draw->options->steps > 0
+                                ? draw->options->steps
+                                : 1 + (uint32_t)harness_draw_weighted(draw, weights, most);
 }
 
 void grammar_JOB_micro_batches(struct harness_draw *draw)

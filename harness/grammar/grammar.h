@@ -18,6 +18,7 @@ struct harness_grammar_options {
     const char *name;                /* in the ids of cases: campaign.<name>_<number> */
     uint32_t fault_min, fault_max;   /* how many faults a case has */
     uint32_t ranks_max, steps_max;   /* 0: the grammar's own */
+    uint32_t ranks, steps;           /* exactly so many; 0: drawn */
     uint8_t odds[HARNESS_ROW_COUNT]; /* of each key, in percent; see harness_grammar_init */
 };
 

@@ -1,5 +1,10 @@
 /* The smallest plan that fails in the same way. A candidate replaces the plan if its signature is
- * the same: fewest faults first, then ranks, steps, settings, and the smallest model. */
+ * the same: fewest faults first, then ranks, steps, settings, and the smallest model.
+ *
+ * What is kept: that the harness itself dies, if it does; else, of a plan whose expectation is not
+ * met, that what is found is not what the model of the plan says; else the first finding, as it is
+ * reported, and nothing that was found beside it. Faults that never fired go first, unless that
+ * they did not is all that is wrong. */
 #ifndef HARNESS_SHRINK_SHRINK_H
 #define HARNESS_SHRINK_SHRINK_H
 
@@ -23,12 +28,14 @@ struct harness_shrink_signature {
     enum harness_verdict verdict;
     enum harness_oracle_id oracle;
     enum harness_shrink_named named;
-    bool is_one;               /* one rank was named */
-    bool has_op;               /* an operation was named, */
-    uint32_t op_role;          /* enum ddp_coll_role: in this role */
-    enum harness_verdict also; /* what should not be there beside it; NONE: nothing */
+    bool is_one;      /* one rank was named */
+    bool has_op;      /* an operation was named, */
+    uint32_t op_role; /* enum ddp_coll_role: in this role */
+    /* Of a plan that is compared with its model: what should not be there beside it. */
+    enum harness_verdict also;
     enum harness_oracle_id also_oracle;
-    int death_signal; /* of the harness itself; 0: it lives */
+    enum harness_verdict restored; /* if nothing is found before: in the restore run */
+    int death_signal;              /* of the harness itself; 0: it lives */
 };
 
 struct harness_shrink_config {

@@ -79,6 +79,27 @@ static void read_also(const json_t *verdict, struct harness_shrink_trial *out)
     }
 }
 
+static void read_fired(const json_t *list, struct harness_shrink_trial *out)
+{
+    for (size_t i = 0; i < json_array_size(list) && i < 64; i++) {
+        const bool is_unfired =
+            json_integer_value(json_object_get(json_array_get(list, i), "times")) == 0;
+
+        out->unfired |= (uint64_t)is_unfired << i;
+        out->unfired_count += is_unfired;
+    }
+}
+
+/* Without a model, what was found is not right or wrong; it is there, or not, whatever else is. */
+static void forget_others(struct harness_shrink_trial *out)
+{
+    out->signature.also = HARNESS_VERDICT_NONE;
+    out->signature.also_oracle = (enum harness_oracle_id)0;
+    if (out->signature.outcome == HARNESS_OUTCOME_PASS) {
+        out->signature.outcome = HARNESS_OUTCOME_FAIL;
+    }
+}
+
 static void read_verdict(const struct harness_plan *plan, const json_t *verdict,
                          struct harness_shrink_trial *out)
 {
@@ -89,8 +110,18 @@ static void read_verdict(const struct harness_plan *plan, const json_t *verdict,
     (void)!harness_oracle_parse(text_of(verdict, "oracle"), &out->signature.oracle);
     out->step = json_is_integer(step) ? json_integer_value(step) : -1;
     read_culprits(plan, json_object_get(verdict, "culprit"), out);
-    read_op(json_object_get(verdict, "op"), out);
+    /* A crash's operation is only the last one that its rank came to. */
+    if (harness_verdict_family(out->signature.verdict) != HARNESS_FAMILY_CRASH) {
+        read_op(json_object_get(verdict, "op"), out);
+    }
     read_also(verdict, out);
+    read_fired(json_object_get(verdict, "fired"), out);
+    out->is_passed = out->signature.outcome == HARNESS_OUTCOME_PASS;
+    out->has_unexpected = json_is_integer(json_object_get(verdict, "unexpected"));
+    if (out->signature.verdict == HARNESS_VERDICT_NONE) {
+        (void)!harness_verdict_parse(text_of(json_object_get(verdict, "restore"), "verdict"),
+                                     &out->signature.restored);
+    }
 }
 
 static ddp_status run(const struct harness_plan *plan, const struct harness_shrink_config *config,
@@ -109,6 +140,7 @@ static ddp_status run(const struct harness_plan *plan, const struct harness_shri
     ddp_status status;
 
     DDP_TRY(ddp_mem_pool_create(&pool));
+    memset(&judged.canary, 0, sizeof judged.canary); /* it turns the answer round */
     if (is_modelled) {
         DDP_TRY(harness_model_of(plan, ddp_mem_pool_mem(pool), &model, &err));
         judged.expect = model.accepted[0];
@@ -123,9 +155,8 @@ static ddp_status run(const struct harness_plan *plan, const struct harness_shri
     status = harness_cell_run(&judged, &cell, &verdict, &err);
     if (verdict != NULL) {
         read_verdict(plan, verdict, out);
-        /* Without a model, what was found is not right or wrong; it is there, or not. */
-        if (!is_modelled && out->signature.outcome == HARNESS_OUTCOME_PASS) {
-            out->signature.outcome = HARNESS_OUTCOME_FAIL;
+        if (!is_modelled) {
+            forget_others(out);
         }
         status = DDP_OK;
     }
@@ -197,5 +228,5 @@ bool harness_shrink_is_same(const struct harness_shrink_signature *a,
     return a->outcome == b->outcome && a->verdict == b->verdict && a->oracle == b->oracle &&
            a->named == b->named && a->is_one == b->is_one && a->has_op == b->has_op &&
            a->op_role == b->op_role && a->also == b->also && a->also_oracle == b->also_oracle &&
-           a->death_signal == b->death_signal;
+           a->restored == b->restored && a->death_signal == b->death_signal;
 }

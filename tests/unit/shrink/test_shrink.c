@@ -81,6 +81,29 @@ CT_TEST(shrink, what_is_kept_needs_both)
     ddp_text_fini(&text);
 }
 
+/* Everything that the plan expects is found; that the other fault never fires is what is wrong. */
+CT_TEST(shrink, a_fault_that_never_fires)
+{
+    static const char plan[] =
+        "# The second fault comes too late.\n"
+        "id: shrinking.too_late\n" JOB "faults:\n"
+        "  - {at: {rank: 2, step: 4}, point: step/begin, do: {kill: SIGKILL}}\n"
+        "  - {at: {rank: 2, step: 5}, point: step/begin, do: {none: true}}\n"
+        "expect: {verdict: CRASH.SIGNALED, culprit: [2]}\n";
+    struct harness_shrink_result result;
+    struct ddp_err err = {""};
+    struct ddp_text text;
+
+    CT_CHECK_OK(shrink(plan, &text, &result, &err));
+    CT_CHECK(result.signature.outcome == HARNESS_OUTCOME_INCONCLUSIVE);
+    CT_CHECK(result.signature.verdict == HARNESS_VERDICT_CRASH_SIGNALED);
+    CT_CHECK_EQ_U64(result.faults, 2);
+    CT_CHECK(result.ranks <= 3 && result.steps <= 2);
+    CT_CHECK(strstr(ddp_text_str(&text), "a fault that never fires") != NULL);
+    CT_CHECK(strstr(ddp_text_str(&text), "verdict: CRASH.SIGNALED") != NULL);
+    ddp_text_fini(&text);
+}
+
 /* A plan that finds nothing has nothing to keep. */
 CT_TEST(shrink, nothing_found)
 {
