@@ -285,16 +285,26 @@ static ddp_status describe_text(const struct ref_data_config *config, struct ref
     return DDP_OK;
 }
 
+static const struct ref_data_sizes defaults[DATA_KIND_COUNT] = {
+    [DATA_DIGITS] = {REF_DIGITS_COUNT, REF_DIGITS_PIXELS, 10, 0, 1, REF_DATA_LABELS},
+    [DATA_DYADIC] = {DYADIC_SAMPLES, DYADIC_FEATURES, 0, DYADIC_TARGETS, 0, REF_DATA_TARGETS},
+    [DATA_SYNTHETIC] = {SYNTHETIC_SAMPLES, SYNTHETIC_FEATURES, SYNTHETIC_CLASSES, 0, 1,
+                        REF_DATA_LABELS},
+    [DATA_TEXT] = {0, TEXT_WINDOW, TEXT_CLASSES, 0, TEXT_WINDOW, REF_DATA_TOKENS},
+    [DATA_IDX] = {.learned = REF_DATA_LABELS},
+    [DATA_CSV] = {.learned = REF_DATA_LABELS},
+};
+
+enum ref_data_learned ref_data_learned(size_t index)
+{
+    DDP_ASSERT(index < DATA_KIND_COUNT);
+    return defaults[index].learned;
+}
+
 /* What each dataset is by itself, and of files by what they hold. */
 static ddp_status describe_kind(enum data_kind kind, const struct ref_data_config *config,
                                 struct ref_data_sizes *out, struct ddp_err *err)
 {
-    static const struct ref_data_sizes defaults[DATA_KIND_COUNT] = {
-        [DATA_DIGITS] = {REF_DIGITS_COUNT, REF_DIGITS_PIXELS, 10, 0, 1, false},
-        [DATA_DYADIC] = {DYADIC_SAMPLES, DYADIC_FEATURES, 0, DYADIC_TARGETS, 0, false},
-        [DATA_SYNTHETIC] = {SYNTHETIC_SAMPLES, SYNTHETIC_FEATURES, SYNTHETIC_CLASSES, 0, 1, false},
-        [DATA_TEXT] = {0, TEXT_WINDOW, TEXT_CLASSES, 0, TEXT_WINDOW, true},
-    };
     const bool is_file = kind == DATA_TEXT || kind == DATA_IDX || kind == DATA_CSV;
 
     *out = defaults[kind];

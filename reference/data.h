@@ -37,14 +37,23 @@ struct ref_data_config {
     const char *label_path; /* idx: of its labels */
     uint64_t seed;          /* synthetic, dyadic */
 };
+/* What a sample has to learn from. */
+enum ref_data_learned {
+    REF_DATA_LABELS,  /* a label for each sample */
+    REF_DATA_TARGETS, /* numbers */
+    REF_DATA_TOKENS,  /* features are tokens, and each one has a label */
+    REF_DATA_LEARNED_COUNT
+};
 const char *const *ref_data_names(void);
+/* What is learned from the dataset that is so many-th of the names. */
+enum ref_data_learned ref_data_learned(size_t index);
 /* How large a dataset is, without keeping it. Errors: E_NOT_FOUND (no such dataset or file),
  * E_INVALID (it has not so many samples, or is no such data), E_IO. */
 struct ref_data_sizes {
     size_t sample_count, feature_count;
     size_t class_count, target_count; /* one of them is 0 */
     size_t label_count;               /* as struct ref_data */
-    bool is_tokens;                   /* features are tokens, and each one has a label */
+    enum ref_data_learned learned;
 };
 DDP_MUST_USE ddp_status ref_data_describe(const struct ref_data_config *config,
                                           struct ref_data_sizes *out, struct ddp_err *err);

@@ -59,6 +59,40 @@ void ref_model_defaults(struct ref_model_config *config, size_t feature_count, s
     config->width_count = 2 + kind->default_hidden_count;
 }
 
+static enum ref_data_learned learns_from(const struct ref_model_kind *kind)
+{
+    return kind->is_sequence     ? REF_DATA_TOKENS
+           : kind->is_regression ? REF_DATA_TARGETS
+                                 : REF_DATA_LABELS;
+}
+
+ddp_status ref_model_check_learned(const char *name, enum ref_data_learned learned,
+                                   struct ddp_err *err)
+{
+    static const char *const words[REF_DATA_LEARNED_COUNT] = {
+        [REF_DATA_LABELS] = "labels", [REF_DATA_TARGETS] = "targets", [REF_DATA_TOKENS] = "tokens"};
+    const size_t index = find_kind(name);
+    char right[64] = "";
+    struct ddp_text text;
+
+    if (index == KIND_COUNT) {
+        return ddp_err_set(err, DDP_E_INVALID, "no such model: %s", name);
+    }
+    if (learns_from(kinds[index]) == learned) {
+        return DDP_OK;
+    }
+    ddp_text_init_fixed(&text, right, sizeof right);
+    for (size_t i = 0; ref_data_names()[i] != NULL; i++) {
+        if (ref_data_learned(i) == learns_from(kinds[index])) {
+            ddp_text_add(&text, "%s%s", text.size_bytes > 0 ? ", " : "", ref_data_names()[i]);
+        }
+    }
+    return ddp_err_set(err, DDP_E_INVALID,
+                       "model %s learns from %s, and these data have %s; data with %s: %s", name,
+                       words[learns_from(kinds[index])], words[learned],
+                       words[learns_from(kinds[index])], right);
+}
+
 ddp_status ref_model_check_data(const struct ref_model_config *config,
                                 const struct ref_data_sizes *data, struct ddp_err *err)
 {
@@ -68,12 +102,7 @@ ddp_status ref_model_check_data(const struct ref_model_config *config,
     if (index == KIND_COUNT || config->width_count < 2) {
         return ddp_err_set(err, DDP_E_INVALID, "no such model, or no widths");
     }
-    if (kinds[index]->is_sequence != data->is_tokens) {
-        return ddp_err_set(err, DDP_E_SHAPE,
-                           data->is_tokens ? "model %s does not read tokens: data text is for gpt"
-                                           : "model %s reads tokens: it needs data text",
-                           config->name);
-    }
+    DDP_TRY(ref_model_check_learned(config->name, data->learned, err));
     if (config->width[0] != data->feature_count ||
         config->width[config->width_count - 1] != outputs) {
         return ddp_err_set(

@@ -54,8 +54,13 @@ const char *const *ref_model_names(void);
 /* Fill width/width_count with the model's defaults for a dataset of these sizes if not given.
  * class_count 0 means a regression on 2 targets (dyadic). */
 void ref_model_defaults(struct ref_model_config *config, size_t feature_count, size_t class_count);
-/* Whether the model takes data of that kind: tokens or not, as many features as its first width,
- * classes or targets as its last. config: after ref_model_defaults. Errors: E_SHAPE. */
+/* Whether the model learns from what such data have: labels, targets or tokens. Errors: E_INVALID,
+ * and which data have what it learns from. */
+DDP_MUST_USE ddp_status ref_model_check_learned(const char *name, enum ref_data_learned learned,
+                                                struct ddp_err *err);
+/* Whether the model takes data of that kind: what it learns from (E_INVALID), and as many features
+ * as its first width, classes or targets as its last. config: after ref_model_defaults. Errors:
+ * E_SHAPE. */
 DDP_MUST_USE ddp_status ref_model_check_data(const struct ref_model_config *config,
                                              const struct ref_data_sizes *data,
                                              struct ddp_err *err);

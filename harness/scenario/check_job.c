@@ -60,7 +60,7 @@ static ddp_status find_files(const struct harness_reader *reader,
     return find_file(reader, map, HARNESS_ROW_JOB_initial, "initial", &job->initial);
 }
 
-/* The dataset as it is, its samples and features. */
+/* The dataset as it is, its samples and features, and that the model can learn from it. */
 static ddp_status check_data(const struct harness_reader *reader,
                              const struct harness_yaml_node *map, const struct harness_job *job,
                              struct ref_data_sizes *out)
@@ -87,7 +87,11 @@ static ddp_status check_data(const struct harness_reader *reader,
             "as many as are asked for",
             job->data, out->feature_count, job->features);
     }
-    return DDP_OK;
+    node = harness_reader_node(map, HARNESS_ROW_JOB_data);
+    node = node != NULL ? node : harness_reader_node(map, HARNESS_ROW_JOB_model);
+    return ref_model_check_learned(job->model, out->learned, &err) == DDP_OK
+               ? DDP_OK
+               : harness_yaml_fail(node, reader->err, DDP_E_INVALID, "%s", err.text);
 }
 
 static bool has_param(const struct ref_model_tables *tables, const char *name)
@@ -136,13 +140,9 @@ static ddp_status check_widths(const struct harness_reader *reader,
         }
     }
     ddp_mem_free(ddp_mem_system(), tables.params);
-    if (status != DDP_OK) {
-        return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "%s", err.text);
-    }
-    if (ref_model_check_data(&model, data, &err) != DDP_OK) {
-        return harness_yaml_fail(node, reader->err, DDP_E_INVALID, "%s", err.text);
-    }
-    return DDP_OK;
+    status = status == DDP_OK ? ref_model_check_data(&model, data, &err) : status;
+    return status == DDP_OK ? DDP_OK
+                            : harness_yaml_fail(node, reader->err, DDP_E_INVALID, "%s", err.text);
 }
 
 /* Shards are cut from the dataset one behind the other. */

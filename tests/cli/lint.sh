@@ -31,6 +31,27 @@ finds 'from 2 to 65 entries' mlp 'widths: [64]' ''
 finds 'bad.yaml:3:70: ' branchy 'widths: [64, 32, 16, 10]' ''
 finds 'bad.yaml:3:67: digits has 1797 samples, not 99999' mlp 'samples: 99999' ''
 finds 'only synthetic and text have as many' mlp 'data: digits, features: 12' ''
+# Every model and dataset that needs no file: what a model does not learn from is refused where data is said, and all else
+# runs.
+for model in mlp branchy exact_linear module_child module_twin convnet gpt moe; do
+    for data in digits dyadic synthetic text; do
+        case $model.$data in
+            exact_linear.dyadic | gpt.text | moe.digits | moe.synthetic | mlp.digits | mlp.synthetic | branchy.digits | \
+                branchy.synthetic | module_*.digits | module_*.synthetic | convnet.digits | convnet.synthetic)
+                printf '# A pair.\nid: own.pair\njob: {ranks: 2, steps: 1, model: %s, data: %s, find_unused_parameters: true, batch_per_rank: 2}\nexpect: {verdict: NONE}\n' \
+                    "$model" "$data" >pair.yaml
+                "$ddprove" run pair.yaml --driver sim --out pairs >out 2>&1 || fail "$model with $data: $(cat out)"
+                ;;
+            exact_linear.*) finds "and these data have" "$model" "data: $data" '' ;;
+            *) finds "model $model learns from" "$model" "data: $data" '' ;;
+        esac
+    done
+done
+finds 'bad.yaml:3:64: model mlp learns from labels, and these data have targets; data with labels: digits, synthetic, idx, csv' \
+    mlp 'data: dyadic' ''
+finds 'bad.yaml:3:34: model exact_linear learns from targets, and these data have labels; data with targets: dyadic' \
+    exact_linear 'seed: 1' ''
+finds 'model gpt learns from tokens, and these data have labels; data with tokens: text' gpt 'data: digits' ''
 finds 'hold 4000 samples, the dataset only 1797' mlp 'shard_sizes: [2000, 2000]' ''
 finds 'hold 16 samples, the dataset only 10' mlp 'samples: 10, shard_sizes: [8, 8]' ''
 # Faults that never fire, and actions that do nothing where they are.

@@ -24,7 +24,7 @@ CT_TEST(files, csv_is_read)
 
     CT_REQUIRE_OK(ref_data_read_csv(&text, &sizes, NULL, NULL, &err));
     CT_CHECK(sizes.sample_count == 3 && sizes.feature_count == 2 && sizes.class_count == 3);
-    CT_CHECK(sizes.label_count == 1 && sizes.target_count == 0 && !sizes.is_tokens);
+    CT_CHECK(sizes.label_count == 1 && sizes.target_count == 0 && sizes.learned == REF_DATA_LABELS);
     CT_REQUIRE_OK(ref_data_read_csv(&text, &sizes, features, labels, &err));
     CT_CHECK_BYTES(features, wanted, sizeof(wanted));
     CT_CHECK(labels[0] == 0 && labels[1] == 2 && labels[2] == 1);

@@ -175,7 +175,7 @@ static void other_value(const struct harness_key *key, char *out)
     static const char *const fixed[HARNESS_KEY_TYPE_COUNT] = {
         [HARNESS_KEY_TEXT] = "other",
         [HARNESS_KEY_MODEL] = "branchy",
-        [HARNESS_KEY_DATASET] = "dyadic",
+        [HARNESS_KEY_DATASET] = "synthetic",
         [HARNESS_KEY_COLLECTIVE] = "recursive_doubling",
         [HARNESS_KEY_U64] = "18446744073709551615",
         [HARNESS_KEY_NUMBER] = "0.25",
