@@ -31,6 +31,29 @@ grep -qE '^[1-9][0-9]* passed, 0 failed, 0 inconclusive, 0 errors' out || fail "
 printf '# Mine.\ncampaign: own\ncases: 3\nseed: 1\nset: [job.collective=nccl]\n' >none.yaml
 ends 77 campaign none.yaml --driver sim --out none
 
+# Each case is a canary whose run passes, so each is wrong, and leaves its plan: another campaign leaves the same plan; its
+# run is what the case was, and another run of it the same record, byte for byte.
+printf '# Mine.\ncampaign: own\ncases: 12\nseed: 4\nfaults: [1, 3]\nset: ["canary={outcome: FAIL}"]\n' >canaries.yaml
+for turn in first second; do
+    mkdir -p "replay/$turn"
+    ends 1 campaign canaries.yaml --driver sim --out "replay/$turn/all"
+    for failed in "replay/$turn/all/failed"/*.sim; do
+        case=$(basename "$failed")
+        (cd "replay/$turn" && "$ddprove" run "all/failed/$case/plan.yaml" --driver sim --out "again/$case" >"$case.out" 2>&1)
+        test $? -eq 1 || fail "$case does not fail again: $(cat "replay/$turn/$case.out")"
+        "$ddprove" check "replay/$turn/again/$case"/*/sim >out 2>&1
+        test $? -eq 1 || fail "$case is judged otherwise from its record: $(cat out)"
+        was=$(sed 's/.*: canary returned/canary returned/' "$failed/signature.txt")
+        grep -qF -e "$was" "replay/$turn/again/$case"/*/sim/verdict.json ||
+            fail "$case was \"$was\", and is not: $(cat "replay/$turn/$case.out")"
+        cmp "$failed/plan.yaml" "replay/$turn/again/$case"/*/sim/plan.yaml || fail "$case: another plan was run"
+    done
+done
+test "$(grep -c ' FAIL ' replay/first/all/results.txt)" -eq 12 || fail "not all cases are wrong: $(cat replay/first/all/results.txt)"
+test -d replay/first/all/failed/00000011.sim || fail "not all cases are kept"
+# A shard lists answers as they come.
+diff -r -x 'shard.*' replay/first replay/second >out || fail "the same campaign, and other bytes: $(head -5 out)"
+
 # A shard says nothing of the others; without one of them the whole is no success.
 says '2 passed, 0 failed' campaign "$file" --cases 6 --driver sim --shard 1/3 --out part
 grep -q 'missing' out && fail "a shard misses what is not its own: $(cat out)"
