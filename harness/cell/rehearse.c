@@ -261,6 +261,7 @@ ddp_status harness_cell_rehearse(const struct harness_plan *plan,
     if (harness_plan_is_guest(plan)) {
         return DDP_OK; /* only its program knows */
     }
+    DDP_TRY(harness_stage_check_possible(plan, out_key, err));
     DDP_TRY(harness_stage_open(&cell, &config, err));
     cell.plan = *plan;
     status = rehearse(&cell, &blame);

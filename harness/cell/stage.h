@@ -113,6 +113,11 @@ ddp_status harness_stage_describe(struct harness_cell *cell, const struct harnes
 ddp_status harness_stage_describe_recorded(struct harness_cell *cell,
                                            const struct harness_cell *first, struct ddp_err *err);
 
+/* possible.c: what the plan expects can be found in its job. out_key: as of harness_cell_rehearse.
+ */
+ddp_status harness_stage_check_possible(const struct harness_plan *plan,
+                                        char out_key[HARNESS_BLAMED_KEY_BYTES],
+                                        struct ddp_err *err);
 /* fired.c: firings that altered something. */
 uint32_t harness_stage_fired_count(const struct harness_cell *cell, uint32_t fault);
 

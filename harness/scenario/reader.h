@@ -49,10 +49,6 @@ harness_scenario_check_section harness_scenario_check_top, harness_scenario_chec
 DDP_MUST_USE ddp_status harness_scenario_check_waits(const struct harness_reader *reader,
                                                      const struct harness_yaml_node *top,
                                                      const struct harness_plan *plan);
-/* check_possible.c: of check_top.c. */
-DDP_MUST_USE ddp_status harness_scenario_check_possible(const struct harness_reader *reader,
-                                                        const struct harness_yaml_node *top,
-                                                        const struct harness_plan *plan);
 /* check_posts.c: of check_job.c. */
 DDP_MUST_USE ddp_status harness_scenario_check_posts(const struct harness_reader *reader,
                                                      const struct harness_yaml_node *map,

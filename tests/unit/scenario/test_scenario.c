@@ -370,7 +370,7 @@ CT_TEST(scenario, fills_in_what_is_given)
 /* A culprit that is not stated is the injected one, unless nothing shall be found. */
 CT_TEST(scenario, assumes_the_injected_culprit)
 {
-    static const char *const sets[] = {"expect.verdict=DATA.MISSING"};
+    static const char *const sets[] = {"expect.verdict=HANG.HOST"};
     struct harness_scenario scenario;
 
     CT_REQUIRE_OK(scenario_parse(rich, sets, 1, &scenario, NULL));

@@ -49,9 +49,9 @@ static const char *const section_path[HARNESS_SECTION_COUNT] = {
     [HARNESS_SECTION_CANARY] = "canary.",
 };
 
-#define FINDINGS      "[{verdict: DATA.MISSING, culprit: none}]"
+#define FINDINGS      "[{verdict: VALUE.LOST, culprit: none}]"
 #define WITH_IO       "faults.0.do={io: {call: write, errno: ENOSPC, short: true}}"
-#define WITH_FINDINGS "expect={verdict: DATA.MISSING, findings: " FINDINGS "}"
+#define WITH_FINDINGS "expect={verdict: VALUE.LOST, findings: " FINDINGS "}"
 #define DATA          DDPROVE_SOURCE_DIR "/scenarios/models/data"
 
 /* What a key needs beside it. before: also set in the plan that it is compared with. */
@@ -93,15 +93,15 @@ static const struct special {
     {HARNESS_ROW_EXPECT_op, "{seq: 4}", NULL, NULL},
     {HARNESS_ROW_EXPECT_survivors, "{status: TIMEOUT}", NULL, NULL},
     {HARNESS_ROW_TOP_canary, "{outcome: FAIL}", NULL, NULL},
-    {HARNESS_ROW_EXPECT_findings, FINDINGS, "expect.verdict=DATA.MISSING", NULL},
-    {HARNESS_ROW_FINDING_verdict, "DATA.BATCH", WITH_FINDINGS, "expect.verdict=DATA.BATCH"},
+    {HARNESS_ROW_EXPECT_findings, FINDINGS, "expect.verdict=VALUE.LOST", NULL},
+    {HARNESS_ROW_FINDING_verdict, "VALUE.SCALED", WITH_FINDINGS, "expect.verdict=VALUE.SCALED"},
     {HARNESS_ROW_FINDING_culprit, NULL, WITH_FINDINGS, NULL},
     {HARNESS_ROW_FINDING_victims, NULL, WITH_FINDINGS, NULL},
     {HARNESS_ROW_FINDING_detect_within_ms, NULL, WITH_FINDINGS, NULL},
     {HARNESS_ROW_FINDING_op, "{seq: 4}", WITH_FINDINGS, NULL},
     {HARNESS_ROW_FINDING_step, NULL, WITH_FINDINGS, NULL},
     {HARNESS_ROW_FINDING_phase, NULL, WITH_FINDINGS, NULL},
-    {HARNESS_ROW_FINDING_oracle, "ledger", WITH_FINDINGS, NULL},
+    {HARNESS_ROW_FINDING_oracle, NULL, WITH_FINDINGS, NULL},
     {HARNESS_ROW_FINDING_mode, NULL, WITH_FINDINGS, NULL},
     {HARNESS_ROW_SURVIVORS_within_ms, NULL, "expect.survivors.status=TIMEOUT", NULL},
     {HARNESS_ROW_SURVIVORS_from_step, NULL, "expect.survivors.status=OK", NULL},
