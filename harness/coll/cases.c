@@ -11,7 +11,7 @@ enum {
     SEGMENTED_WORLD_FULL = 16,
     NODE_FORMS = 4,
     LONG_WORLD = 6, /* longer counts are for worlds up to this */
-    LONG_COUNT = 1003,
+    LONG_COUNT = HARNESS_COLL_LONG_COUNT,
     LONGER_COUNT = 70003
 };
 
