@@ -4,7 +4,7 @@
 
 #include "harness/coll/coll.h"
 
-#define HARNESS_COLL_REPEATED_MAX 4u /* worlds up to this are asked everything twice */
+#define HARNESS_COLL_REPEATED_MAX 4u    /* worlds up to this are asked everything twice */
 #define HARNESS_COLL_LONG_COUNT   1003u /* the first of the long counts */
 
 /* Calls visit for each case, smaller worlds and counts first, until it says no. test's nodes are
