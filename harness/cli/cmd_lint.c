@@ -9,6 +9,8 @@
 static void add_place(const char *path, const struct cli_options *options, size_t cell,
                       const char *key, struct ddp_text *out)
 {
+    const struct harness_scenario_place place = {path, (const char *const *)options->sets,
+                                                 options->set_count, cell};
     struct ddp_files *files = ddp_files_system();
     void *text = NULL;
     size_t size_bytes = 0;
@@ -19,8 +21,7 @@ static void add_place(const char *path, const struct cli_options *options, size_
         status = files->ops->read_all(files, path, ddp_mem_system(), &text, &size_bytes, &err);
     }
     if (status == DDP_OK) {
-        status = harness_scenario_locate(text, size_bytes, path, (const char *const *)options->sets,
-                                         options->set_count, cell, key, out, &err);
+        status = harness_scenario_locate(text, size_bytes, &place, key, out, &err);
         ddp_mem_free(ddp_mem_system(), text);
     }
     if (status != DDP_OK) {

@@ -151,7 +151,7 @@ static inline size_t harness_lab_call_elems(const struct harness_lab_trial *tria
 {
     const size_t most = trial->slice_elem_count;
 
-    return most == 0 ? trial->elem_count : k % 2 == 0 ? most - k : k * k;
+    return most == 0 ? trial->elem_count : k % 2 == 0 ? most - k : (size_t)k * k;
 }
 static inline uint32_t harness_lab_call_root(const struct harness_lab_request *request,
                                              const struct harness_lab_trial *trial, uint32_t k)

@@ -109,13 +109,15 @@ static size_t descriptor_count(void)
 static uint64_t mapped_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "re");
-    unsigned long long pages = 0;
+    char line[128] = "";
 
     if (file != NULL) {
-        pages = fscanf(file, "%llu", &pages) == 1 ? pages : 0;
+        if (fgets(line, sizeof line, file) == NULL) {
+            line[0] = '\0';
+        }
         (void)fclose(file);
     }
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    return strtoull(line, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static unsigned char *slice(const struct trying *trying, enum harness_lab_area area, size_t bytes,

@@ -233,12 +233,12 @@ static const struct harness_yaml_node *walk_to(const struct harness_yaml_node *t
     return node;
 }
 
-ddp_status harness_scenario_locate(const char *text, size_t size_bytes, const char *path,
-                                   const char *const *sets, size_t set_count, size_t cell,
-                                   const char *key, struct ddp_text *out, struct ddp_err *err)
+ddp_status harness_scenario_locate(const char *text, size_t size_bytes,
+                                   const struct harness_scenario_place *place, const char *key,
+                                   struct ddp_text *out, struct ddp_err *err)
 {
     struct ddp_mem_pool *scratch = NULL;
-    struct harness_reader reader = {.err = err, .path = path};
+    struct harness_reader reader = {.err = err, .path = place->path};
     const struct harness_yaml_node *top = NULL;
     struct harness_matrix matrix;
     const char *name;
@@ -247,12 +247,12 @@ ddp_status harness_scenario_locate(const char *text, size_t size_bytes, const ch
     DDP_TRY(ddp_mem_pool_create(&scratch));
     reader.scratch = ddp_mem_pool_mem(scratch);
     reader.keep = reader.scratch;
-    status = harness_yaml_parse(reader.scratch, text, size_bytes, path, true, &top, err);
+    status = harness_yaml_parse(reader.scratch, text, size_bytes, place->path, true, &top, err);
     if (status == DDP_OK) {
-        status = harness_matrix_open(&reader, top, sets, set_count, &matrix);
+        status = harness_matrix_open(&reader, top, place->sets, place->set_count, &matrix);
     }
     if (status == DDP_OK) {
-        status = harness_matrix_cell(&reader, &matrix, cell, &top, &name);
+        status = harness_matrix_cell(&reader, &matrix, place->cell, &top, &name);
     }
     if (status == DDP_OK) {
         const struct harness_yaml_node *node = walk_to(top, key);

@@ -26,13 +26,19 @@ DDP_MUST_USE ddp_status harness_scenario_parse(const char *text, size_t size_byt
                                                const char *path, const char *const *sets,
                                                size_t set_count, struct harness_scenario *out,
                                                struct ddp_err *err);
+/* A cell of a file, read with `sets`. */
+struct harness_scenario_place {
+    const char *path;
+    const char *const *sets;
+    size_t set_count, cell;
+};
 /* Where the file says a key of a plan's cell, as "faults.0.at": "path:line:col", or of the nearest
- * above it that is said. Arguments as of the parse that gave the plan. Errors: E_NOMEM, and those
- * of a file that is another by now. */
+ * above it that is said. text: as of the parse that gave the plan. Errors: E_NOMEM, and those of a
+ * file that is another by now. */
 DDP_MUST_USE ddp_status harness_scenario_locate(const char *text, size_t size_bytes,
-                                                const char *path, const char *const *sets,
-                                                size_t set_count, size_t cell, const char *key,
-                                                struct ddp_text *out, struct ddp_err *err);
+                                                const struct harness_scenario_place *place,
+                                                const char *key, struct ddp_text *out,
+                                                struct ddp_err *err);
 void harness_scenario_fini(struct harness_scenario *scenario);
 /* Which of an axis's values a plan has: 0 to axis_sizes[axis] - 1. */
 size_t harness_scenario_value(const struct harness_scenario *scenario, size_t plan, size_t axis);

@@ -189,7 +189,6 @@ static uint64_t count_of(uint64_t members)
         uint64_t members, count;
     } * known;
     static size_t known_count, capacity;
-    struct known *grown = known;
     uint64_t count = 0;
     size_t i = 0;
 
@@ -198,7 +197,8 @@ static uint64_t count_of(uint64_t members)
         i++;
     }
     if (i == capacity) {
-        grown = realloc(known, (capacity + 64) * 2 * sizeof *known);
+        struct known *grown = realloc(known, (capacity + 64) * 2 * sizeof *known);
+
         known = grown != NULL ? grown : known;
         capacity = grown != NULL ? (capacity + 64) * 2 : capacity;
     }
