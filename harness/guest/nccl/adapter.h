@@ -3,7 +3,7 @@
  * or behind itself. It is linked with neither NCCL nor CUDA: it is loaded into launchers and shells
  * too, which have none.
  *
- * UNVERIFIED: no card has run it. Tests run it on the stand-ins of tests/standin.
+ * Tests run it on the stand-ins of tests/standin; README's table says what of it a card has run.
  *
  * A call returns before the device has come to it. So it is seen at four moments: posted, launched
  * (outside of a group at once, else when the outermost group ends), begun and ended on the stream.

@@ -2,8 +2,8 @@
  *
  *     NCCL_PROFILER_PLUGIN=<...>/lib/libnccl-profiler-ddprove.so ddprove exec -- COMMAND
  *
- * UNVERIFIED: no card has run it; written after NCCL's source, tested by a program that calls it as
- * NCCL does.
+ * Written after NCCL's source, and run on one card with 2.28.3 (README's table says what); tests
+ * run it by a program that calls it as NCCL does.
  *
  * Purpose: show collectives as NCCL tells of them: posted and launched when they go to the device,
  * done when all channels of their kernel have ended. Idea: how far a stream is before the kernel
