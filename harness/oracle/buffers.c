@@ -59,22 +59,6 @@ static void report(const struct harness_emulation *e, uint32_t rank, uint32_t st
 
 /* --- what a rank's own passes left ------------------------------------------------------------ */
 
-/* The rank's hash in an event of that step; 0: it has none. */
-static uint64_t recorded(const struct harness_emulation *e, uint32_t rank, enum ddp_event event,
-                         uint32_t step, size_t buffer)
-{
-    size_t count = 0;
-    const struct harness_trace_event *const *list =
-        harness_index_in_step(&e->index, rank, event, step, &count);
-
-    for (size_t i = 0; i < count; i++) {
-        if (list[i]->entry.arg[0] == buffer) {
-            return list[i]->entry.arg[1];
-        }
-    }
-    return 0;
-}
-
 /* What the rank should have after the step; 0: not known. */
 static uint64_t passed(const struct harness_emulation *e, uint32_t rank, uint32_t step,
                        size_t buffer)
@@ -119,13 +103,14 @@ static bool began_right(const struct harness_emulation *e, uint32_t rank, uint32
     if (e->input->plan->job.broadcast_buffers) {
         const uint64_t handed = e->expected.buffer_hash[k * e->buffers.count + buffer];
 
-        return handed != 0 && recorded(e, rank, DDP_EVENT_BUFFER_SYNCED, step, buffer) == handed;
+        return handed != 0 &&
+               harness_subject_hash(e, rank, DDP_EVENT_BUFFER_SYNCED, step, buffer) == handed;
     }
     for (uint32_t s = e->start_step; s < step && is_right; s++) {
         const uint64_t expected = passed(e, rank, s, buffer);
 
         is_right = expected != 0 && has_right_passes(e, rank, s) &&
-                   recorded(e, rank, DDP_EVENT_BUFFER_UPDATED, s, buffer) == expected;
+                   harness_subject_hash(e, rank, DDP_EVENT_BUFFER_UPDATED, s, buffer) == expected;
     }
     return is_right;
 }
@@ -136,7 +121,7 @@ static size_t find_other(const struct harness_emulation *e, uint32_t rank, uint3
 {
     for (size_t b = 0; has_right_passes(e, rank, step) && b < e->buffers.count; b++) {
         const uint64_t expected = passed(e, rank, step, b);
-        const uint64_t got = recorded(e, rank, DDP_EVENT_BUFFER_UPDATED, step, b);
+        const uint64_t got = harness_subject_hash(e, rank, DDP_EVENT_BUFFER_UPDATED, step, b);
 
         if (expected != 0 && got != 0 && got != expected && began_right(e, rank, step, b)) {
             return b;

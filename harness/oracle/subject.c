@@ -182,3 +182,18 @@ void harness_subject_set_comparison(const struct harness_emulation *e, uint64_t 
             true, verify->seq, verify->kind, verify->role, -1, verify->elem_count, 0};
     }
 }
+
+uint64_t harness_subject_hash(const struct harness_emulation *e, uint32_t rank, enum ddp_event kind,
+                              uint32_t step, uint64_t subject)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_in_step(&e->index, rank, kind, step, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        if (list[i]->entry.arg[0] == subject && list[i]->entry.arg[1] != 0) {
+            return list[i]->entry.arg[1];
+        }
+    }
+    return 0;
+}

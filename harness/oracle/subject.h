@@ -50,6 +50,10 @@ DDP_MUST_USE ddp_status harness_check_evaluations(const struct harness_emulation
                                                   struct harness_findings *out,
                                                   struct ddp_err *err);
 
+/* The hash that a rank recorded of a subject in a step, by an event that has the subject first and
+ * then its hash; 0: none. */
+uint64_t harness_subject_hash(const struct harness_emulation *emulation, uint32_t rank,
+                              enum ddp_event kind, uint32_t step, uint64_t subject);
 /* What was handed out was the emulation's in all steps, and so are the buffers that the rank has at
  * the end (oracle buffers). Else what was wrong is a finding already. */
 bool harness_buffers_are_known(const struct harness_emulation *emulation, uint32_t rank);

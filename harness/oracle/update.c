@@ -70,22 +70,6 @@ struct split {
     struct harness_rank_set ranks; /* to blame */
 };
 
-/* The recorded hash of a subject after a step; 0: none. */
-static uint64_t find_hash(const struct harness_emulation *e, uint32_t rank, enum ddp_event kind,
-                          uint32_t step, uint64_t subject)
-{
-    size_t count = 0;
-    const struct harness_trace_event *const *list =
-        harness_index_in_step(&e->index, rank, kind, step, &count);
-
-    for (size_t i = 0; i < count; i++) {
-        if (list[i]->entry.arg[0] == subject && list[i]->entry.arg[1] != 0) {
-            return list[i]->entry.arg[1];
-        }
-    }
-    return 0;
-}
-
 /* The hash that is right: the emulation's if some rank has it, else the most frequent one; 0 for a
  * tie. hashes: uint64[world], 0 = the rank has none. */
 static uint64_t right_hash(const uint64_t *hashes, uint32_t world, uint64_t expected)
@@ -208,7 +192,7 @@ static bool is_split(const struct harness_emulation *e, enum ddp_event kind, uin
     bool is_different = false;
 
     for (uint32_t r = 0; r < e->world; r++) {
-        hashes[r] = find_hash(e, r, kind, step, subject);
+        hashes[r] = harness_subject_hash(e, r, kind, step, subject);
         if (hashes[r] != 0) {
             is_different = is_different || (first != 0 && hashes[r] != first);
             first = hashes[r];
