@@ -11,8 +11,9 @@ schedules (kinds that no job posts are only proved: noticed, but no right family
 their runs judged again from their files; records that the program has made and that were damaged, with every word that is
 said of them; on real processes those scenarios that reach what sim has not; canaries of the judge of guests; what only a
 plug-in's all-reduce reaches, with three of them; `coll check` of all exhibits of tests/coll/museum.c, and `explain --events` of a
-few runs, with every word; what only a card shows, on the stand-ins of one; and some once more
-in a program built with AddressSanitizer and UBSan, on real processes where these run the file. What says
+few runs, with every word; reports in every form; what only a card shows, on the stand-ins of one; and some once more
+in a program built with AddressSanitizer and UBSan, on real processes where these run the file. What nothing of this has
+noticed the unit tests are asked for: that helps this core alone, and does not count as killed. What says
 nothing of what is wrong is noticed, and what follows is asked for a verdict first: other words, a schedule's proof that fails
 or crashes, INCONCLUSIVE, or a FAIL that found nothing. A verdict of a wrong family is none of these: it counts.
 Results are kept in build/mutation/results.jsonl by the text of the mutated function, so that a later call goes on. It starts
@@ -46,12 +47,11 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [os.path.join(ROOT, "tests/suite"), os.path.join(ROOT, "ci")]
-import reach  # noqa: E402  pylint: disable=wrong-import-position
 import damaged  # noqa: E402  pylint: disable=wrong-import-position
 import campaign_said  # noqa: E402  pylint: disable=wrong-import-position
 import said  # noqa: E402  pylint: disable=wrong-import-position
 import standin_said  # noqa: E402  pylint: disable=wrong-import-position
-BUILD = os.path.join(ROOT, "build/mutation")
+from mutant_builder import BUILD, Builder  # noqa: E402  pylint: disable=wrong-import-position
 SCENARIOS = os.path.join(ROOT, "scenarios")
 SAID = os.path.join(ROOT, "tests/data/said.txt")
 DAMAGED = os.path.join(ROOT, "tests/data/damaged.txt")
@@ -60,7 +60,6 @@ CAMPAIGN_SAID = os.path.join(ROOT, "tests/data/campaign.txt")
 RESULTS = os.path.join(BUILD, "results.jsonl")
 KEPT = os.path.join(ROOT, "ci/results/mutation.jsonl")
 ARGUED = os.path.join(ROOT, "ci/equivalent_mutants.txt")
-MUSEUM = os.path.join(ROOT, "tests/coll")
 SEED = 20261122
 # What is mutated, and the families of verdicts that are right for a mutant of it. A mutant may do whatever its
 # folder's code can do wrong; a crash or a hang of the job is what it is. Never right: an ERROR of the harness,
@@ -72,7 +71,8 @@ FOLDERS = {
     "ddpcore/checkpoint": {"CHECKPOINT", "CRASH", "VALUE", "HANG", "RESOURCE"},
     "ddpcore/store": {"HANG", "CRASH", "LAUNCH", "RESOURCE"},
     "harness/monitor": None, "harness/oracle": None, "harness/judge": None, "harness/emulation": None,
-    "harness/sums": None, "harness/trace": None, "harness/inject": None,
+    "harness/sums": None, "harness/trace": None, "harness/inject": None, "harness/evidence": None, "harness/observed": None,
+    "harness/order": None, "harness/report": None,
 }
 # The simulator's store is kept beside its messages: calls in a file of its own, keys where the members of the groups are.
 FILES = {"ddpcore/transport/loop_store.c": FOLDERS["ddpcore/store"],
@@ -121,10 +121,19 @@ ON_GUEST = ["harness/judge/expect.c", "harness/judge/judge.c"]
 GUESTS = ["ddprove_guest_trainer", "ddprove_guest_model_trainer"]
 # Whose events are shown as `explain --events` does.
 SHOWN = ["value/flip_before", "mismatch/skipped", "crash/two_ranks", "checkpoint/resume"]
+# Whose reports are compared in every form; once as expected, once not.
+REPORTED = ["equivalence/mlp_w4", "value/flip_before", "crash/two_ranks", "checkpoint/killed_twice", "canary/wrong_step", "stop/all_ranks"]
 # What judging a recorded run runs otherwise.
-ON_CHECK = ["harness/trace", "harness/judge", "harness/monitor", "harness/oracle", "harness/emulation"]
+ON_CHECK = ["harness/trace", "harness/judge", "harness/monitor", "harness/oracle", "harness/emulation", "harness/evidence",
+            "harness/observed", "harness/order"]
 # Judges damaged records, too (tests/suite/damaged.py).
 ON_DAMAGED = [*ON_CHECK, "harness/sums"]
+# Unit tests, for what nothing else has noticed.
+UNITS = ["unit_base", "unit_seam", "unit_schedule", "unit_collective", "unit_ddp", "unit_data_parallel", "unit_checkpoint",
+         "unit_transport", "unit_store", "unit_shm_ring", "unit_world", "unit_rank", "unit_plan", "unit_scenario", "unit_trace",
+         "unit_inject", "unit_monitor", "unit_watch", "unit_observed", "unit_oracle", "unit_happens_before",
+         "unit_happens_before_core", "unit_verdict", "unit_report", "unit_cell", "unit_task", "unit_shrink", "unit_campaign",
+         "unit_guest", "unit_diagnose", "unit_proc"]
 # At most so many scenarios are judged again from their files, run under sanitizers, for the judging side run on real
 # processes, and for tcp, of those that are not written for it, run over it.
 CHECKED = 60
@@ -264,132 +273,6 @@ def sample(count, only, seed=SEED, least=3):
             f"{seed} {where} {lines[one[0] - 1]} {one[1]}".encode()).digest())
         chosen.append((path, source, pool, wanted))
     return chosen
-
-
-class Builder:
-    """Compiles one file and links the program around it."""
-
-    def __init__(self, tree, *options, program="ddprove"):
-        os.makedirs(BUILD, exist_ok=True)
-        self.program = program
-        self.tree = os.path.join(BUILD, tree)
-        self.configure(self.tree, "-O1", *options)
-        with open(f"{self.tree}/compile_commands.json", encoding="utf-8") as file:
-            self.compiles = {os.path.relpath(entry["file"], ROOT): entry["command"] for entry in json.load(file)}
-        commands = self.call(["ninja", "-C", self.tree, "-t", "commands", f"bin/{program}"]).splitlines()
-        link = next(line for line in reversed(commands) if f" -o bin/{program} " in line)
-        self.link = next(part for part in link.split("&&") if f" -o bin/{program} " in part).strip()
-        self.originals = {}
-
-    @classmethod
-    def on_standins(cls):
-        """Of the program on the stand-ins of a card; None where it cannot be built."""
-        with contextlib.suppress(SystemExit):
-            builder = cls("standin", "-DDDPROVE_BUILD_TESTS=ON", "-DDDPROVE_WITH_CUDA=AUTO", "-DDDPROVE_WITH_NCCL=AUTO",
-                          program="ddprove_standin")
-            for name in ("cublas", "nccl"):
-                os.environ[f"DDPROVE_{name.upper()}"] = f"{builder.tree}/lib/libddp_{name}_standin.so"
-            return builder
-        return None
-
-    def plugins(self):
-        """The libraries of the template, which emits, and of a user's all-reduce in both styles; none without a compiler."""
-        out = os.path.join(BUILD, "plugins")
-        shutil.rmtree(out, ignore_errors=True)
-        os.makedirs(out)
-        subprocess.run([f"{self.tree}/bin/ddprove", "coll", "new", "emits"], cwd=out, stdout=subprocess.DEVNULL, check=True)
-        sources = [("emits", [f"{out}/emits/emits.c"]),
-                   *((what, [f"-DWHAT={what}", "-DCALLS=18", "-I", f"{ROOT}/harness/plugin", f"{ROOT}/tests/coll/opaque.c"])
-                     for what in ("RIGHT", "POSTED"))]
-        for name, words in sources:
-            with contextlib.suppress(FileNotFoundError):
-                self.call(["cc", "-w", "-shared", "-fPIC", "-o", f"{out}/{name}.so", *words, "-lm"])
-        return sorted(glob.glob(f"{out}/*.so"))
-
-    def exhibits(self):
-        """Plug-ins with right and with wrong all-reduces: {library: worlds to check them with}."""
-        out = os.path.join(BUILD, "museum")
-        shutil.rmtree(out, ignore_errors=True)
-        os.makedirs(out)
-        found = {}
-        with open(f"{MUSEUM}/museum.txt", encoding="utf-8") as file:
-            numbers = [line.split()[0] for line in file if line[0].isdigit()]
-        for number in numbers:
-            with contextlib.suppress(FileNotFoundError):
-                self.call(["cc", "-std=gnu99", "-w", "-shared", "-fPIC", "-I", f"{ROOT}/harness/plugin", "-I", MUSEUM,
-                           f"-DBUG={number}", "-o", f"{out}/{number}.so", f"{MUSEUM}/museum.c"])
-                found[f"{out}/{number}.so"] = "9" if number == "103" else "1-4"
-        return found
-
-    def reach(self):
-        """Which scenarios run which line."""
-        tree = f"{BUILD}/coverage"
-        self.configure(tree, "-O0 --coverage")
-        return reach.Reach(ROOT, tree, self.objects(tree))
-
-    @staticmethod
-    def objects(tree):
-        """Where gcov's data of every source lie."""
-        found = {}
-        with open(f"{tree}/compile_commands.json", encoding="utf-8") as file:
-            for entry in json.load(file):
-                words = shlex.split(entry["command"])
-                path = os.path.relpath(entry["file"], ROOT)
-                found.setdefault(path, os.path.join(tree, words[words.index("-o") + 1])[:-2] + ".gcda")
-        wanted = set(sources())
-        return {path: data for path, data in found.items() if path in wanted}
-
-    def configure(self, tree, flags, *options):
-        """Build ddprove, and what it is linked from, in a tree of its own."""
-        self.call(["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=None",
-                   f"-DCMAKE_C_FLAGS={flags}", "-DDDPROVE_BUILD_TESTS=OFF", "-DDDPROVE_WITH_CUDA=OFF",
-                   "-DDDPROVE_WITH_NCCL=OFF", *options])
-        self.call(["cmake", "--build", tree, "--target", self.program])
-        subprocess.run(["cmake", "--build", tree, "--target", "ddp_mpi_module"], stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL, check=False)  # there may be no MPI
-
-    @staticmethod
-    def call(command):
-        """Its output; its failure ends the program."""
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"{shlex.join(command)}:\n{done.stdout[-2000:]}")
-        return done.stdout
-
-    def compile(self, path, text, folder):
-        """The object's file, or None if the compiler refuses it."""
-        source = os.path.join(folder, os.path.basename(path))
-        with open(source, "w", encoding="utf-8") as file:
-            file.write(text)
-        words = shlex.split(self.compiles[path])
-        words = [word for word in words if not word.startswith(("-MD", "-W", "-g"))]
-        words[words.index("-o") + 1] = source + ".o"
-        words[-1] = source
-        # Asserts print their line: every line is said to be in the original's place.
-        words += ["-w", f"-ffile-prefix-map={folder}=.", f"-I{os.path.join(ROOT, os.path.dirname(path))}"]
-        done = subprocess.run(words, cwd=self.tree, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                              check=False, timeout=120)
-        return source + ".o" if done.returncode == 0 else None
-
-    @staticmethod
-    def code_of(object_path):
-        """A digest of the object."""
-        with open(object_path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
-
-    def original_code(self, path, folder):
-        """The digest of the file as it is."""
-        if path not in self.originals:
-            with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-                self.originals[path] = self.code_of(self.compile(path, file.read(), folder))
-        return self.originals[path]
-
-    def build(self, object_path, program):
-        """Link; the mutated object comes ahead of the archives. False: the linker refuses it."""
-        command = self.link.replace(f" -o bin/{self.program} ", f" -o {program} {object_path} ", 1)
-        done = subprocess.run(command, shell=True, cwd=self.tree, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL, check=False)
-        return done.returncode == 0
 
 
 def limit(seconds, is_sanitized):
@@ -602,6 +485,27 @@ def events_of(program, folder):
     shutil.rmtree(out, ignore_errors=True)
 
 
+def reports_of(program, folder):
+    """Reports of some runs in sim, as they are printed and in each form of files, without times: (which, what)."""
+    out = os.path.join(folder, "reports")
+    shutil.rmtree(out, ignore_errors=True)
+    os.makedirs(out)
+    files = [os.path.join(SCENARIOS, f"{name}.yaml") for name in REPORTED]
+    for changed in ([], ["--set", "expect.verdict=HANG.HOST"]):
+        code, text = asked(program, ["run", *files, *changed, "--driver", "sim", "-j", "1", "-v", "--out", f"{out}/runs", "--json",
+                                     f"{out}/json", "--junit", f"{out}/junit"], folder, CELL_SECONDS * 3)
+        yield f"text {changed}", f"exit {code}\n" + re.sub(r"[0-9.]+ m?s\b", "", text).replace(out, "")
+        for form in ("json", "junit"):
+            with contextlib.suppress(OSError), open(f"{out}/{form}", encoding="utf-8") as file:
+                text = re.sub(r'(wall_ms"?|time)(=|: )"?[0-9.e-]+', "", file.read())
+                yield f"{form} {changed}", text.replace(out, "")
+    for path in sorted(glob.glob(f"{out}/runs/**/verdict.json", recursive=True)):
+        record = os.path.dirname(path)
+        code, text = asked(program, ["explain", record], folder, CELL_SECONDS)
+        yield os.path.relpath(record, out), f"exit {code}\n" + text.replace(out, "")
+    shutil.rmtree(out, ignore_errors=True)
+
+
 def on_words(made, expected):
     """As run(): the first answer that is not as the program itself gave it."""
     count = 0
@@ -704,8 +608,8 @@ def parts(scenarios):
 def judge(path, program, folder, scenarios, sanitize, standin, records, libraries):
     """How a mutant ends: {"by", "scenario", "outcome", "verdict"}. scenarios: those that run its line in sim. sanitize:
     see sanitized(); standin: see on_standin(), None: there are none; records: see on_damaged(); libraries: plug-ins, exhibits, and
-    what the program itself says of these and of events."""
-    plugins, exhibits, proofs, events = libraries
+    what the program itself says of these, of events and in reports."""
+    plugins, exhibits, proofs, events, reports = libraries
     area, name = os.path.split(path)
     stages = []
     # A healthy job says best what a mutant of the core does.
@@ -754,6 +658,10 @@ def judge(path, program, folder, scenarios, sanitize, standin, records, librarie
         stages.append(("scenario", lambda: on_words(proofs_of(program, exhibits, folder), proofs)))
     if area == "harness/trace":
         stages.append(("scenario", lambda: on_words(events_of(program, folder), events)))
+    if area == "harness/report":
+        is_reached = True
+        stages.append(("scenario", lambda: on_words(reports_of(program, folder), reports)))
+        stages.append(("scenario", lambda: on_words(events_of(program, folder), events)))
     if path in ON_GUEST:
         is_reached = True
         files = sorted(glob.glob(os.path.join(SCENARIOS, "guest/c*.yaml")))
@@ -799,6 +707,34 @@ def is_right(path, result):
     return result["outcome"] == "FAIL" and family in families and not kind.startswith("SANITIZER")
 
 
+class Units:
+    """The unit tests, for what no scenario, campaign or record has noticed."""
+
+    def __init__(self):
+        self.builder = Builder("units", "-DDDPROVE_BUILD_TESTS=ON", programs=UNITS)
+        with tempfile.TemporaryDirectory() as folder:
+            # Of those that pass here as they are; a unit has a limit of memory, which not each can do with.
+            self.names = [name for name in UNITS if self.passes(f"{self.builder.tree}/bin/{name}", folder)]
+        print(f"units: {len(self.names)} of {len(UNITS)} pass here", flush=True)
+
+    @staticmethod
+    def passes(program, folder):
+        """Whether all its tests do."""
+        code, _ = call([program, "--gtest_brief=1"], folder, CELL_SECONDS * 3)
+        return code == 0
+
+    def judge(self, path, text, folder):
+        """{} or {"by": "unit", ...}: the first one that fails twice."""
+        built = self.builder.compile(path, text, folder)
+        program = os.path.join(folder, "unit")
+        for name in self.names if built is not None else []:
+            # One that has no use for the file may not link with it.
+            if self.builder.build(built, program, name) and not self.passes(program, folder) and \
+                    not self.passes(program, folder):
+                return {"by": "unit", "scenario": name, "outcome": "FAIL", "verdict": "NONE"}
+        return {}
+
+
 class Session:
     """Mutants one after the other, in a few threads; results are appended as they come."""
 
@@ -814,9 +750,10 @@ class Session:
         exhibits, program = builder.exhibits(), f"{builder.tree}/bin/ddprove"
         with tempfile.TemporaryDirectory() as folder:
             self.libraries = (builder.plugins(), exhibits, dict(proofs_of(program, exhibits, folder)),
-                              dict(events_of(program, folder)))
+                              dict(events_of(program, folder)), dict(reports_of(program, folder)))
+        self.units = Units()
         self.argued = argued()
-        self.reach = builder.reach()
+        self.reach = builder.reach(sources())
         self.end = end
         self.lock = threading.Lock()
         self.commit = builder.call(["git", "-C", ROOT, "describe", "--always", "--dirty"]).strip()
@@ -836,7 +773,7 @@ class Session:
             self.known.update({entry["key"]: entry for entry in self.read(path)})
         # An argument is asked for anew: it may have been withdrawn.
         self.known = {key: entry for key, entry in self.known.items() if entry["by"] != "argued" and
-                      not (is_again and entry["by"] in ("survived", "unreached") and entry.get("on") != self.commit)}
+                      not (is_again and entry["by"] in ("survived", "unreached", "unit") and entry.get("on") != self.commit)}
         self.results = files[1]
         self.done = []
 
@@ -852,7 +789,7 @@ class Session:
         """Remember a result."""
         with self.lock:
             self.done.append(entry)
-            if entry["key"] not in self.known:
+            if self.known.get(entry["key"]) is not entry:
                 self.known[entry["key"]] = entry
                 with open(self.results, "a", encoding="utf-8") as file:
                     file.write(json.dumps(entry) + "\n")
@@ -883,6 +820,8 @@ class Session:
                     continue
             elif entry["by"] == "refused":
                 continue
+            if entry["by"] in ("survived", "unreached") and entry.get("units_on") != self.commit:
+                entry = {**entry, **self.units.judge(path, text, folder), "units_on": self.commit}
             self.keep(entry)
             count += 1 if entry["by"] not in LEFT_OUT else 0
         shutil.rmtree(folder, ignore_errors=True)
@@ -911,21 +850,20 @@ class Session:
 
 def print_table(entries):
     """A line a file, and the sums of both sides."""
-    print(f"{'file':44} {'mutants':>7} {'right':>6} {'other':>6} {'survived':>8} {'unreached':>9}")
+    print(f"{'file':44} {'mutants':>7} {'right':>6} {'other':>6} {'unit':>5} {'survived':>8} {'unreached':>9}")
     sums = {}
     for path in sorted({entry["file"] for entry in entries}):
         mine = [entry for entry in entries if entry["file"] == path and entry["by"] not in LEFT_OUT]
-        unreached = sum(entry["by"] == "unreached" for entry in mine)
-        killed = [entry for entry in mine if entry["by"] not in ("survived", "unreached")]
-        right = sum(is_right(path, entry) for entry in killed)
-        row = (len(mine), right, len(killed) - right, len(mine) - len(killed) - unreached, unreached)
-        print(f"{path:44} {row[0]:7} {row[1]:6} {row[2]:6} {row[3]:8} {row[4]:9}")
+        unit, survived, unreached = (sum(entry["by"] == by for entry in mine) for by in ("unit", "survived", "unreached"))
+        right = sum(is_right(path, entry) for entry in mine)
+        row = (len(mine), right, len(mine) - right - unit - survived - unreached, unit, survived, unreached)
+        print(f"{path:44} {row[0]:7} {row[1]:6} {row[2]:6} {row[3]:5} {row[4]:8} {row[5]:9}")
         side = path.split("/")[0]
-        sums[side] = tuple(map(sum, zip(sums.get(side, (0,) * 5), row)))
-    for side, (count, right, other, survived, unreached) in sums.items():
+        sums[side] = tuple(map(sum, zip(sums.get(side, (0,) * 6), row)))
+    for side, (count, right, other, unit, survived, unreached) in sums.items():
         print(f"{side}: {count} mutants, {100 * (right + other) / max(1, count):.1f} % killed by scenarios and campaign, "
-              f"{100 * right / max(1, count):.1f} % with a right family, {survived} survived, {unreached} in lines that no "
-              "scenario runs in sim")
+              f"{100 * right / max(1, count):.1f} % with a right family, {unit} only by a unit test, {survived} survived, "
+              f"{unreached} in lines that no scenario runs in sim")
 
 
 def main():
@@ -956,7 +894,7 @@ def main():
             future.result()
     print_table(session.done)
     for entry in session.done if options.survivors else []:
-        if entry["by"] in ("survived", "unreached"):
+        if entry["by"] in ("survived", "unreached", "unit"):
             print(f"{entry['by']} {entry['line']}: {entry['file']}: {entry['old']}  ->  {' '.join(entry['new'].split())}")
     return 0
 
