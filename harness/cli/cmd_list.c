@@ -124,9 +124,7 @@ static int list_verdicts(const struct cli_options *options)
     for (unsigned i = 0; i < HARNESS_VERDICT_COUNT; i++) {
         enum harness_verdict verdict = (enum harness_verdict)i;
 
-        (void)printf(
-            "%-24s %s%s\n", harness_verdict_name(verdict), harness_verdict_meaning(verdict),
-            harness_verdict_is_planned(verdict) ? " (planned: no run reports it yet)" : "");
+        (void)printf("%-24s %s\n", harness_verdict_name(verdict), harness_verdict_meaning(verdict));
     }
     return 0;
 }

@@ -47,9 +47,10 @@ static bool is_alike(const struct harness_description *a, const struct harness_d
     const struct harness_residual *x = &a->residual;
     const struct harness_residual *y = &b->residual;
 
-    return harness_residual_is_one_factor(x, y) ||
+    return harness_residual_is_one_factor(x, y) || harness_residual_is_one_format(x, y) ||
            (a->verdict == b->verdict && is_same_share(a, b) && x->bit == y->bit &&
-            x->shift == y->shift && !(x->factor < y->factor) && !(x->factor > y->factor) &&
+            a->verdict != HARNESS_VERDICT_VALUE_PRECISION && x->shift == y->shift &&
+            !(x->factor < y->factor) && !(x->factor > y->factor) &&
             (x->bit < 0 || x->first == y->first));
 }
 
@@ -65,6 +66,21 @@ static void join_factors(struct harness_deviation *first, const struct harness_d
         }
         first->what.residual.low = low;
         first->what.residual.high = high;
+    }
+}
+
+/* The formats that do for both. */
+static void join_formats(struct harness_deviation *first, const struct harness_deviation *other)
+{
+    const unsigned formats = first->what.residual.formats & other->what.residual.formats;
+
+    if (harness_residual_is_one_format(&first->what.residual, &other->what.residual)) {
+        if (first->what.verdict == HARNESS_VERDICT_VALUE_CORRUPTED ||
+            (other->what.verdict == HARNESS_VERDICT_VALUE_PRECISION &&
+             other->what.residual.formats == formats)) {
+            *first = *other;
+        }
+        first->what.residual.formats = formats;
     }
 }
 
@@ -128,6 +144,7 @@ static void join(struct harness_difference *difference, const struct harness_dev
         difference->is_alike = false;
     } else {
         join_factors(&difference->first, deviation);
+        join_formats(&difference->first, deviation);
     }
     add_params(difference, deviation);
 }

@@ -6,6 +6,7 @@
 
 #include "harness/emulation/describing.h"
 #include "harness/sums/arith.h"
+#include "harness/sums/format.h"
 
 ddp_status harness_describing_decode(struct harness_emulation *e,
                                      const struct harness_tensor *tensor, float **out)
@@ -122,6 +123,8 @@ static size_t param_of(const struct harness_describing *view, size_t param, size
 static void write_what(const struct harness_residual *residual, size_t elem,
                        const char *before_name, char *what, size_t size_bytes)
 {
+    char formats[32];
+
     switch (residual->verdict) {
     case HARNESS_VERDICT_VALUE_LOST:
         (void)snprintf(what, size_bytes, "is zero");
@@ -137,6 +140,11 @@ static void write_what(const struct harness_residual *residual, size_t elem,
         break;
     case HARNESS_VERDICT_VALUE_STALE:
         (void)snprintf(what, size_bytes, "is %s", before_name);
+        break;
+    case HARNESS_VERDICT_VALUE_PRECISION:
+        harness_format_write(residual->formats, formats, sizeof(formats));
+        (void)snprintf(what, size_bytes, "is rounded to %s, first seen at element %zu", formats,
+                       elem);
         break;
     case HARNESS_VERDICT_VALUE_NONFINITE:
         (void)snprintf(what, size_bytes, "is not finite, first at element %zu", elem);

@@ -155,7 +155,10 @@ ddp_status harness_describe_output(struct harness_emulation *e, uint32_t rank, s
 
     if (status == DDP_OK) {
         harness_describing_run(&view, 0, "");
-        if (out->verdict == HARNESS_VERDICT_VALUE_CORRUPTED && out->text != NULL) {
+        /* A contribution far below the others' is rounded away as well as left out. */
+        if ((out->verdict == HARNESS_VERDICT_VALUE_CORRUPTED ||
+             out->verdict == HARNESS_VERDICT_VALUE_PRECISION) &&
+            out->text != NULL) {
             status = harness_describing_explain_sum(&view, rank, b);
         }
     }

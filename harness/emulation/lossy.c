@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "harness/sums/arith.h"
+#include "harness/sums/format.h"
 
 enum { TEXT_BYTES = 320 };
 
@@ -26,6 +27,8 @@ static float value_of(const struct harness_tensor *tensor, const void *data, siz
 static void write(const struct harness_round *round, const struct harness_residual *residual,
                   float got, float expected, char *text)
 {
+    char formats[32];
+
     switch (residual->verdict) {
     case HARNESS_VERDICT_VALUE_LOST:
         (void)snprintf(text, TEXT_BYTES, "%s is zero", round->what);
@@ -35,6 +38,10 @@ static void write(const struct harness_round *round, const struct harness_residu
         break;
     case HARNESS_VERDICT_VALUE_SCALED:
         (void)snprintf(text, TEXT_BYTES, "%s is scaled by %.9g", round->what, residual->factor);
+        break;
+    case HARNESS_VERDICT_VALUE_PRECISION:
+        harness_format_write(residual->formats, formats, sizeof(formats));
+        (void)snprintf(text, TEXT_BYTES, "%s is rounded to %s", round->what, formats);
         break;
     default:
         (void)snprintf(text, TEXT_BYTES, "%s differs in %zu elements, first %zu: %.9g, not %.9g",

@@ -64,6 +64,25 @@ void harness_answers_add_diverged(struct harness_answers *answers)
                                                               : HARNESS_VERDICT_VALUE_CORRUPTED);
 }
 
+static bool is_rounding(enum harness_corrupt_kind kind)
+{
+    return kind == HARNESS_CORRUPT_ROUND_BF16 || kind == HARNESS_CORRUPT_ROUND_F16 ||
+           kind == HARNESS_CORRUPT_ROUND_TF32;
+}
+
+/* Many elements of the bucket have more bits than any narrower format: sums of exponentials, that
+ * were never held in one. */
+static bool is_fine(const struct harness_answers *answers, const struct harness_bucket *bucket)
+{
+    enum { PLENTY = 8 };
+    const struct harness_job *job = answers->job->job;
+    const size_t last = answers->job->params[answers->job->param_count - 1].elem_count;
+
+    return harness_answers_is_sure(answers, bucket) && last >= PLENTY &&
+           bucket->dtype == DDP_DTYPE_F32 && !job->mixed_precision.is_set &&
+           job->hook == HARNESS_HOOK_NONE;
+}
+
 /* A bucket's contribution, before it is summed. */
 static void corrupt_contribution(struct harness_answers *answers)
 {
@@ -96,6 +115,13 @@ static void corrupt_contribution(struct harness_answers *answers)
         verdict = HARNESS_VERDICT_VALUE_CORRUPTED;
         is_whole = false;
         break;
+    case HARNESS_CORRUPT_ROUND_BF16:
+    case HARNESS_CORRUPT_ROUND_F16:
+    case HARNESS_CORRUPT_ROUND_TF32:
+        if (is_fine(answers, bucket)) {
+            harness_answers_add_at(answers, HARNESS_VERDICT_VALUE_PRECISION, answers->step, index);
+        }
+        return;
     case HARNESS_CORRUPT_KIND_COUNT:
         return;
     }
@@ -143,6 +169,10 @@ static void corrupt_sum(struct harness_answers *answers)
     }
     if (kind == HARNESS_CORRUPT_NAN) {
         harness_answers_add(answers, HARNESS_VERDICT_VALUE_NONFINITE);
+    } else if (is_rounding(kind) &&
+               is_fine(answers,
+                       harness_answers_bucket(answers, (uint64_t)answers->fault->at.bucket))) {
+        harness_answers_add(answers, HARNESS_VERDICT_VALUE_PRECISION);
     } else if ((kind == HARNESS_CORRUPT_FLIP || kind == HARNESS_CORRUPT_SET) &&
                harness_answers_bucket(answers, (uint64_t)answers->fault->at.bucket)->elem_count >=
                    4) {

@@ -61,6 +61,9 @@ static bool draw_corruption(struct harness_draw_site *site)
     case HARNESS_CORRUPT_ZERO:
     case HARNESS_CORRUPT_DOUBLE:
     case HARNESS_CORRUPT_HALF:
+    case HARNESS_CORRUPT_ROUND_BF16:
+    case HARNESS_CORRUPT_ROUND_F16:
+    case HARNESS_CORRUPT_ROUND_TF32:
         break;
     case HARNESS_CORRUPT_SCALE:
         action->value = HARNESS_DRAW_ONE_OF(draw, 0.2, 0.25, 3, 4, 0.3);

@@ -128,6 +128,40 @@ static void corrupt_shift(uint8_t *data, size_t elem_count, size_t size, double 
     reverse(data, places, elem_count, size);
 }
 
+/* Of 24 bits, the first 11; to nearest even, which may carry into the exponent. */
+static float round_tf32(float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    if (isfinite(value)) {
+        bits += 0xfffu + ((bits >> 13) & 1u);
+        bits &= ~0x1fffu;
+    }
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static float round_to(enum harness_corrupt_kind kind, float value)
+{
+    return kind == HARNESS_CORRUPT_ROUND_BF16  ? ddp_bf16_to_f32(ddp_bf16_from_f32(value))
+           : kind == HARNESS_CORRUPT_ROUND_F16 ? ddp_f16_to_f32(ddp_f16_from_f32(value))
+                                               : round_tf32(value);
+}
+
+/* What a cast to a narrower type and back leaves behind. */
+static void corrupt_round(enum harness_corrupt_kind kind, uint8_t *data, size_t elem_count,
+                          enum ddp_dtype dtype)
+{
+    size_t size = ddp_dtype_size_bytes(dtype);
+
+    for (size_t i = 0; i < elem_count; i++) {
+        float value = (float)load_f64(data + i * size, dtype);
+
+        store_f64(data + i * size, dtype, (double)round_to(kind, value));
+    }
+}
+
 /* A burst of neighbouring bits in elements `stride` apart: what a bad lane of a warp, or a bad
  * column of memory, leaves behind. None is flipped twice. */
 static void corrupt_flip(const struct harness_action *action, uint8_t *data, size_t elem_count,
@@ -185,6 +219,11 @@ void harness_action_corrupt(const struct harness_action *action, void *data, siz
         break;
     case HARNESS_CORRUPT_SET:
         store_f64(element, dtype, action->value);
+        break;
+    case HARNESS_CORRUPT_ROUND_BF16:
+    case HARNESS_CORRUPT_ROUND_F16:
+    case HARNESS_CORRUPT_ROUND_TF32:
+        corrupt_round(action->corrupt, bytes, elem_count, dtype);
         break;
     case HARNESS_CORRUPT_KIND_COUNT:
         break;

@@ -18,8 +18,12 @@ static enum harness_verdict verdict_of(const struct harness_emulation *e,
     if (difference->first.what.verdict == HARNESS_VERDICT_VALUE_NONFINITE) {
         return HARNESS_VERDICT_VALUE_NONFINITE;
     }
-    return is_everyone(e, &difference->ranks) ? HARNESS_VERDICT_VALUE_CORRUPTED
-                                              : HARNESS_VERDICT_VALUE_DIVERGED;
+    if (!is_everyone(e, &difference->ranks)) {
+        return HARNESS_VERDICT_VALUE_DIVERGED;
+    }
+    return harness_subject_verdict(difference) == HARNESS_VERDICT_VALUE_PRECISION
+               ? HARNESS_VERDICT_VALUE_PRECISION
+               : HARNESS_VERDICT_VALUE_CORRUPTED;
 }
 
 static void report_update(const struct harness_emulation *e,

@@ -176,7 +176,10 @@ enum harness_lr_decay { HARNESS_LR_DECAY_TABLE(HARNESS_KIND_ENUM) HARNESS_LR_DEC
     X(HARNESS_CORRUPT_NAN, "nan", "elem", "element `elem` becomes NaN")                           \
     X(HARNESS_CORRUPT_FLIP, "flip", "bit bits elem count stride stays",                           \
       "`bits` bits from `bit` on flip in element `elem`")                                         \
-    X(HARNESS_CORRUPT_SET, "set", "value elem ago", "element `elem` becomes `value`")
+    X(HARNESS_CORRUPT_SET, "set", "value elem ago", "element `elem` becomes `value`")             \
+    X(HARNESS_CORRUPT_ROUND_BF16, "round_bf16", "", "every element is rounded to bf16")           \
+    X(HARNESS_CORRUPT_ROUND_F16, "round_f16", "", "every element is rounded to f16")              \
+    X(HARNESS_CORRUPT_ROUND_TF32, "round_tf32", "", "every element is rounded to tf32's 11 bits")
 enum harness_corrupt_kind { HARNESS_CORRUPT_TABLE(HARNESS_KIND_ENUM) HARNESS_CORRUPT_KIND_COUNT };
 
 /* Damage done to a checkpoint before it is loaded.

@@ -1,19 +1,6 @@
 /* What keys of `expect` and `canary` mean together. */
 #include "harness/scenario/reader.h"
 
-/* A verdict that no run reports can't be expected. */
-static ddp_status check_produced(const struct harness_reader *reader,
-                                 const struct harness_yaml_node *map, enum harness_row row,
-                                 enum harness_verdict verdict)
-{
-    if (!harness_verdict_is_planned(verdict)) {
-        return DDP_OK;
-    }
-    return harness_yaml_fail(harness_reader_node(map, row), reader->err, DDP_E_INVALID,
-                             "%s is planned: no run reports it yet; see: ddprove list verdicts",
-                             harness_verdict_name(verdict));
-}
-
 /* What the job never has can't be named. */
 static ddp_status check_step(const struct harness_reader *reader,
                              const struct harness_yaml_node *map, enum harness_row row,
@@ -43,11 +30,7 @@ ddp_status harness_scenario_check_expect(const struct harness_reader *reader,
     struct harness_expect *expect = kept;
 
     DDP_TRY(harness_scenario_check_guest_judged(reader, map, expect));
-    DDP_TRY(check_produced(reader, map, HARNESS_ROW_EXPECT_verdict, expect->verdict));
     DDP_TRY(check_step(reader, map, HARNESS_ROW_EXPECT_step, expect->step));
-    for (size_t i = 0; i < expect->also.count; i++) {
-        DDP_TRY(check_produced(reader, map, HARNESS_ROW_EXPECT_also, expect->also.items[i]));
-    }
     for (size_t i = 0; expect->findings.count > 0 && i < sizeof(single) / sizeof(single[0]); i++) {
         const struct harness_yaml_node *node = harness_reader_node(map, single[i]);
 
@@ -96,7 +79,6 @@ ddp_status harness_scenario_check_restore(const struct harness_reader *reader,
                                  "%u, up to %u",
                                  (long long)restore->from_step, job->checkpoint_every, job->steps);
     }
-    DDP_TRY(check_produced(reader, map, HARNESS_ROW_EXPECT_RESTORE_refused, restore->refused));
     if (restore->equals_uninterrupted && restore->refused != HARNESS_VERDICT_NONE) {
         return harness_yaml_fail(map, reader->err, DDP_E_INVALID,
                                  "a refused checkpoint equals nothing; keep equals or refused");
@@ -112,7 +94,6 @@ ddp_status harness_scenario_check_canary(const struct harness_reader *reader,
     if (!canary->is_set) {
         return DDP_OK;
     }
-    DDP_TRY(check_produced(reader, map, HARNESS_ROW_CANARY_verdict, canary->verdict));
     if (canary->outcome == HARNESS_OUTCOME_PASS || canary->outcome == HARNESS_OUTCOME_SKIP) {
         return harness_yaml_fail(harness_reader_node(map, HARNESS_ROW_CANARY_outcome), reader->err,
                                  DDP_E_INVALID,

@@ -209,11 +209,13 @@ static ddp_status check_corruption(const struct harness_reader *reader,
     bool is_backwards = action->corrupt == HARNESS_CORRUPT_SHIFT && action->value < 0;
     bool is_many = action->corrupt == HARNESS_CORRUPT_FLIP &&
                    (action->bits != 1 || action->count != 1 || action->stride != 1);
+    bool is_rounding = action->corrupt >= HARNESS_CORRUPT_ROUND_BF16;
 
-    return is_backwards || is_many
+    return is_backwards || is_many || is_rounding
                ? harness_yaml_fail(node, reader->err, DDP_E_INVALID, "in a guest, %s",
-                                   is_many ? "flip flips one bit of one element"
-                                           : "elements shift upwards only")
+                                   is_many       ? "flip flips one bit of one element"
+                                   : is_rounding ? "values are not rounded"
+                                                 : "elements shift upwards only")
                : DDP_OK;
 }
 

@@ -1,4 +1,5 @@
-/* Purpose: name the structure of a difference: lost, doubled, scaled, shifted, stale, NaN, one bit.
+/* Purpose: name the structure of a difference: lost, doubled, scaled, shifted, stale, rounded, NaN,
+ * one bit.
  * Idea: each structure is a formula for what would have been seen; it is named only if every
  * element agrees bit for bit, so a NaN or a near miss never passes for one. A factor is not known,
  * and rounding hides it: each element leaves an interval for it, and all must have one in common.
@@ -10,7 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/sums/format.h"
+
 #define SHIFT_MAX 64
+/* Fewer elements that differ may be rounded by chance: what a flipped bit leaves of a value of few
+ * bits is that, too. */
+#define ROUNDED_MIN 6
 
 uint32_t harness_residual_bits(float value)
 {
@@ -216,6 +222,51 @@ static bool find_shift(const struct harness_residual_input *in, struct harness_r
     return false;
 }
 
+/* NaNs of a narrower format have fewer bits to tell them apart. */
+static bool is_rounded_to(const struct harness_residual_input *in, enum harness_format format,
+                          bool is_before_scale)
+{
+    for (size_t i = 0; i < in->count; i++) {
+        float due = is_before_scale ? harness_format_round(format, in->raw[i]) * in->scale
+                                    : harness_format_round(format, in->expected[i]);
+
+        if (!is_bit_equal(due, in->got[i]) && !(isnan(due) && isnan(in->got[i]))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Formats that the values may have passed through, after they were scaled or before. */
+static unsigned find_formats(const struct harness_residual_input *in)
+{
+    unsigned formats = 0;
+
+    for (unsigned i = 0; i < HARNESS_FORMAT_COUNT; i++) {
+        enum harness_format format = (enum harness_format)i;
+
+        if (harness_format_is_narrower(format, in->dtype) &&
+            (is_rounded_to(in, format, false) ||
+             (in->raw != NULL && is_rounded_to(in, format, true)))) {
+            formats |= 1u << i;
+        }
+    }
+    return formats;
+}
+
+bool harness_residual_is_one_format(const struct harness_residual *a,
+                                    const struct harness_residual *b)
+{
+    const bool is_named[2] = {a->verdict == HARNESS_VERDICT_VALUE_PRECISION,
+                              b->verdict == HARNESS_VERDICT_VALUE_PRECISION};
+    const bool is_small[2] = {
+        a->verdict == HARNESS_VERDICT_VALUE_CORRUPTED && a->differ_count < ROUNDED_MIN,
+        b->verdict == HARNESS_VERDICT_VALUE_CORRUPTED && b->differ_count < ROUNDED_MIN};
+
+    return (a->formats & b->formats) != 0 && (is_named[0] || is_named[1]) &&
+           (is_named[0] || is_small[0]) && (is_named[1] || is_small[1]);
+}
+
 static bool find_flip(const struct harness_residual_input *in, struct harness_residual *out)
 {
     size_t at = out->first;
@@ -268,11 +319,14 @@ void harness_residual_classify(const struct harness_residual_input *in,
         return;
     }
     out->verdict = HARNESS_VERDICT_VALUE_CORRUPTED;
+    out->formats = find_formats(in);
     if (find_nonfinite(in, out)) {
         out->verdict = HARNESS_VERDICT_VALUE_NONFINITE;
     } else if (in->count > 1 && count_nonzero(in->got, in->count) == 0) {
         out->verdict = in->is_before_likely && is_before(in) ? HARNESS_VERDICT_VALUE_STALE
                                                              : HARNESS_VERDICT_VALUE_LOST;
+    } else if (out->formats != 0 && out->differ_count >= ROUNDED_MIN && !is_before(in)) {
+        out->verdict = HARNESS_VERDICT_VALUE_PRECISION; /* bit for bit, which no factor is */
     } else if (!is_stale_first(in) && find_factor(in, out)) {
         bool is_double = !(out->factor < 2.0) && !(out->factor > 2.0);
 

@@ -27,12 +27,13 @@ struct harness_residual_input {
 struct harness_residual {
     bool is_set; /* something differs */
     enum harness_verdict
-        verdict;         /* LOST, DUPLICATED, SCALED, SHIFTED, STALE, NONFINITE, CORRUPTED */
-    double factor;       /* SCALED, DUPLICATED: the simplest one of [low, high] */
+        verdict;   /* LOST, DUPLICATED, SCALED, SHIFTED, STALE, NONFINITE, PRECISION, CORRUPTED */
+    double factor; /* SCALED, DUPLICATED: the simplest one of [low, high] */
     double low, high;    /* factors that explain every element up to its rounding; 0: none does */
     int64_t shift;       /* SHIFTED: got[i + shift] = expected[i] */
     size_t first;        /* first element that differs (NONFINITE: first not finite one) */
     size_t differ_count; /* elements that differ */
+    unsigned formats;    /* PRECISION, CORRUPTED: those that all elements may be rounded to */
     int bit;             /* CORRUPTED by one flipped bit of one element; -1 otherwise */
 };
 
@@ -44,6 +45,10 @@ void harness_residual_classify(const struct harness_residual_input *input,
 /* Whether one factor explains both, at least one of which is called scaled: each says only within
  * which limits its factor lies, and one value alone is never called scaled. */
 bool harness_residual_is_one_factor(const struct harness_residual *a,
+                                    const struct harness_residual *b);
+/* Whether both may be rounded to the same format, and at least one is called so; the other one has
+ * too few elements that differ to be called so by itself. */
+bool harness_residual_is_one_format(const struct harness_residual *a,
                                     const struct harness_residual *b);
 /* Whether got differs from expected as far as another order of summing the inputs may make it, and
  * no further: every element lies within world - 1 roundings of the exact sum, and more than one

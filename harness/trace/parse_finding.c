@@ -84,7 +84,7 @@ ddp_status harness_line_finding(struct harness_line *reader, struct ddp_mem *mem
     int64_t micro = -1;
 
     if (verdict == NULL || oracle == NULL || mode == NULL || phase_name == NULL ||
-        harness_verdict_parse(verdict, &parsed) != DDP_OK || harness_verdict_is_planned(parsed) ||
+        harness_verdict_parse(verdict, &parsed) != DDP_OK ||
         harness_oracle_parse(oracle, &parsed_oracle) != DDP_OK ||
         harness_mode_parse(mode, &parsed_mode) != DDP_OK) {
         return harness_line_refuse(reader, reader->buffer,

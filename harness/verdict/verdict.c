@@ -3,20 +3,16 @@
 
 #include <string.h>
 
-enum verdict_state { FOUND, PLANNED };
-
 struct verdict_row {
     enum harness_family family;
-    enum verdict_state state;
     const char *name;
     const char *meaning;
 };
 
 static const struct verdict_row verdict_rows[HARNESS_VERDICT_COUNT] = {
-    [HARNESS_VERDICT_NONE] = {HARNESS_FAMILY_NONE, FOUND, "NONE", "nothing was found"},
-#define X(family, name, state, meaning) \
-    [HARNESS_VERDICT_##family##_##      \
-        name] = {HARNESS_FAMILY_##family, state, #family "." #name, meaning},
+    [HARNESS_VERDICT_NONE] = {HARNESS_FAMILY_NONE, "NONE", "nothing was found"},
+#define X(family, name, meaning) \
+    [HARNESS_VERDICT_##family##_##name] = {HARNESS_FAMILY_##family, #family "." #name, meaning},
 #include "harness/verdict/verdict.def"
 #undef X
 };
@@ -84,12 +80,6 @@ ddp_status harness_verdict_parse(const char *name, enum harness_verdict *out)
         }
     }
     return DDP_E_NOT_FOUND;
-}
-
-bool harness_verdict_is_planned(enum harness_verdict verdict)
-{
-    DDP_ASSERT(verdict < HARNESS_VERDICT_COUNT);
-    return verdict_rows[verdict].state == PLANNED;
 }
 
 const char *harness_oracle_name(enum harness_oracle_id oracle)

@@ -19,7 +19,7 @@ extern "C" {
 
 enum harness_verdict {
     HARNESS_VERDICT_NONE,
-#define X(family, name, state, meaning) HARNESS_VERDICT_##family##_##name,
+#define X(family, name, meaning) HARNESS_VERDICT_##family##_##name,
 #include "harness/verdict/verdict.def"
 #undef X
     HARNESS_VERDICT_COUNT
@@ -44,8 +44,6 @@ bool harness_verdict_is_of_device(enum harness_verdict verdict);
 /* "NONE", "CRASH.SIGNALED", ... Static storage. */
 const char *harness_verdict_name(enum harness_verdict verdict);
 const char *harness_verdict_meaning(enum harness_verdict verdict);
-/* No code reports it yet: no run can have it. */
-bool harness_verdict_is_planned(enum harness_verdict verdict);
 DDP_MUST_USE ddp_status harness_verdict_parse(const char *name, enum harness_verdict *out);
 
 /* Exit codes: 0 PASS, 1 FAIL, 3 ERROR, 4 INCONCLUSIVE, 77 SKIP. */

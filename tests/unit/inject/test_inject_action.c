@@ -77,6 +77,23 @@ CT_TEST(inject_action, touches_one_element)
     CT_CHECK(data[0] == 7.5f && data[1] == 2.0f && data[2] == 4.0f);
 }
 
+/* round_* act on every element, to nearest even. */
+CT_TEST(inject_action, rounds_every_element)
+{
+    static const float start[4] = {1.0f + 0x1p-9f, -1.0f - 0x3p-8f, 1.0f + 0x1p-12f, 70000.0f};
+    float data[4];
+
+    memcpy(data, start, sizeof data);
+    apply_f32(HARNESS_CORRUPT_ROUND_BF16, 0.0, 0, data, 4);
+    CT_CHECK(data[0] == 1.0f && data[1] == -1.0f - 0x1p-6f && data[2] == 1.0f);
+    memcpy(data, start, sizeof data);
+    apply_f32(HARNESS_CORRUPT_ROUND_F16, 0.0, 0, data, 4);
+    CT_CHECK(data[0] == start[0] && data[2] == 1.0f && isinf(data[3]));
+    memcpy(data, start, sizeof data);
+    apply_f32(HARNESS_CORRUPT_ROUND_TF32, 0.0, 0, data, 4);
+    CT_CHECK(data[0] == start[0] && data[1] == start[1] && data[2] == 1.0f && data[3] == 70016.0f);
+}
+
 /* Every element type is changed in its own arithmetic; integers saturate. */
 CT_TEST(inject_action, knows_every_dtype)
 {

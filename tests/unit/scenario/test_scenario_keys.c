@@ -135,16 +135,7 @@ static const struct special *special_of(enum harness_row row)
     return &none;
 }
 
-/* A scenario can't expect what no run reports. */
-static bool is_planned(enum harness_names list, const char *name)
-{
-    enum harness_verdict verdict;
-
-    return list == HARNESS_NAMES_VERDICTS && harness_verdict_parse(name, &verdict) == DDP_OK &&
-           harness_verdict_is_planned(verdict);
-}
-
-/* The last name of the row's list that is not its default and may be used. */
+/* The last name of the row's list that is not its default. */
 static const char *other_name(const struct harness_key *key)
 {
     enum harness_names list = (enum harness_names)key->of;
@@ -152,8 +143,7 @@ static const char *other_name(const struct harness_key *key)
     const char *name;
 
     for (size_t i = 0; (name = harness_names_at(list, i, NULL)) != NULL; i++) {
-        if ((key->fallback == NULL || strcmp(name, key->fallback) != 0) &&
-            !is_planned(list, name)) {
+        if (key->fallback == NULL || strcmp(name, key->fallback) != 0) {
             found = name;
         }
     }

@@ -2,6 +2,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "harness/sums/arith.h"
+#include "harness/sums/format.h"
 #include "harness/sums/residual.h"
 #include "tests/ct.h"
 
@@ -280,4 +282,132 @@ CT_TEST(oracle_residual, one_factor_in_several)
     CT_CHECK(!harness_residual_is_one_factor(&one.residual, &one.residual));
     CT_CHECK(!harness_residual_is_one_factor(&other.residual, &a.residual));
     CT_CHECK(!harness_residual_is_one_factor(&other.residual, &one.residual));
+}
+
+static void round_all(struct fixture *f, enum harness_format format, int first, int end)
+{
+    for (int i = first; i < end; i++) {
+        f->got[i] = harness_format_round(format, f->expected[i]);
+    }
+}
+
+/* Every element rounded, after the scale or before it: the formats that do are named. */
+CT_TEST(oracle_residual, rounded_is_precision)
+{
+    struct fixture f;
+
+    fill(&f);
+    round_all(&f, HARNESS_FORMAT_BF16, 0, COUNT);
+    CT_CHECK_STR(classify(&f), "VALUE.PRECISION");
+    CT_CHECK_EQ_U64(f.residual.formats, 1u << HARNESS_FORMAT_BF16);
+    round_all(&f, HARNESS_FORMAT_F16, 0, COUNT);
+    CT_CHECK_STR(classify(&f), "VALUE.PRECISION");
+    CT_CHECK((f.residual.formats & 1u << HARNESS_FORMAT_F16) != 0);
+    CT_CHECK((f.residual.formats & 1u << HARNESS_FORMAT_BF16) == 0);
+    for (int i = 0; i < COUNT; i++) {
+        f.got[i] = harness_format_round(HARNESS_FORMAT_TF32, f.raw[i]) * (1.0f / 3.0f);
+    }
+    CT_CHECK_STR(classify(&f), "VALUE.PRECISION");
+    CT_CHECK((f.residual.formats & 1u << HARNESS_FORMAT_TF32) != 0);
+    f.input.raw = NULL;
+    CT_CHECK_STR(classify(&f), "VALUE.CORRUPTED");
+}
+
+/* One element that was not rounded, or is off by a last bit, and nothing is. */
+CT_TEST(oracle_residual, nearly_rounded_is_corrupted)
+{
+    struct fixture f;
+
+    fill(&f);
+    round_all(&f, HARNESS_FORMAT_BF16, 0, COUNT - 1);
+    CT_CHECK_STR(classify(&f), "VALUE.CORRUPTED");
+    round_all(&f, HARNESS_FORMAT_BF16, 0, COUNT);
+    f.got[5] = nextafterf(f.got[5], 9.0f);
+    CT_CHECK_STR(classify(&f), "VALUE.CORRUPTED");
+    CT_CHECK_EQ_U64(f.residual.formats, 0);
+}
+
+/* A bit that flips in each of a few values of few bits leaves what rounding does. */
+CT_TEST(oracle_residual, few_that_seem_rounded_are_corrupted)
+{
+    struct fixture f;
+
+    for (int count = 1; count <= 6; count++) {
+        fill(&f);
+        f.input.raw = NULL;
+        for (int i = 0; i < COUNT; i++) {
+            f.expected[i] = f.got[i] = i < count ? (float)(i + 1) + 0x1p-11f : (float)(i + 1);
+        }
+        round_all(&f, HARNESS_FORMAT_BF16, 0, COUNT);
+        CT_CHECK_STR(classify(&f), count < 6 ? "VALUE.CORRUPTED" : "VALUE.PRECISION");
+        CT_CHECK(f.residual.formats != 0);
+    }
+}
+
+/* What is in 16 bits as it is was not rounded to as many, and nothing else is called so first: what
+ * was there before, zeros, what is not finite. */
+CT_TEST(oracle_residual, other_structures_are_not_precision)
+{
+    struct fixture f;
+
+    fill(&f);
+    f.input.dtype = DDP_DTYPE_BF16;
+    round_all(&f, HARNESS_FORMAT_F16, 0, COUNT);
+    CT_CHECK_STR(classify(&f), "VALUE.CORRUPTED");
+    fill(&f);
+    round_all(&f, HARNESS_FORMAT_BF16, 0, COUNT);
+    memcpy(f.before, f.got, sizeof(f.got));
+    CT_CHECK_STR(classify(&f), "VALUE.STALE");
+    fill(&f);
+    f.expected[3] = 1e6f;
+    round_all(&f, HARNESS_FORMAT_F16, 0, COUNT);
+    CT_CHECK_STR(classify(&f), "VALUE.NONFINITE");
+}
+
+/* One format in several tensors; few elements go along with what is named, and name nothing by
+ * themselves. */
+CT_TEST(oracle_residual, one_format_in_several)
+{
+    struct fixture a, few, other;
+
+    fill(&a);
+    fill(&few);
+    fill(&other);
+    round_all(&a, HARNESS_FORMAT_BF16, 0, COUNT);
+    few.input.count = 3;
+    round_all(&few, HARNESS_FORMAT_BF16, 0, 3);
+    round_all(&other, HARNESS_FORMAT_F16, 0, COUNT);
+    CT_CHECK_STR(classify(&a), "VALUE.PRECISION");
+    CT_CHECK_STR(classify(&few), "VALUE.CORRUPTED");
+    CT_CHECK_STR(classify(&other), "VALUE.PRECISION");
+    CT_CHECK(harness_residual_is_one_format(&a.residual, &few.residual));
+    CT_CHECK(!harness_residual_is_one_format(&few.residual, &few.residual));
+    CT_CHECK(!harness_residual_is_one_format(&a.residual, &other.residual));
+}
+
+/* The judge's rounding is that of the types: to nearest even, subnormals and overflow included. */
+CT_TEST(oracle_residual, formats_round_as_types_do)
+{
+    uint32_t bits = 12345;
+
+    for (int i = 0; i < 200000; i++) {
+        float value;
+
+        bits = bits * 1664525u + 1013904223u;
+        memcpy(&value, &bits, sizeof(value));
+        if (!isfinite(value)) {
+            continue;
+        }
+        CT_REQUIRE(
+            harness_residual_bits(harness_format_round(HARNESS_FORMAT_BF16, value)) ==
+            harness_residual_bits(harness_arith_bf16_decode(harness_arith_bf16_encode(value))));
+        /* Into f16's range, and a little beyond on both sides. */
+        value = fabsf(value) > 0.0f ? ldexpf(value, ilogbf(value) / 5 - ilogbf(value)) : value;
+        CT_REQUIRE(
+            harness_residual_bits(harness_format_round(HARNESS_FORMAT_F16, value)) ==
+            harness_residual_bits(harness_arith_f16_decode(harness_arith_f16_encode(value))));
+    }
+    CT_CHECK(harness_format_round(HARNESS_FORMAT_TF32, 1.0f + 0x1p-11f) == 1.0f);
+    CT_CHECK(harness_format_round(HARNESS_FORMAT_TF32, 1.0f + 0x3p-11f) == 1.0f + 0x1p-9f);
+    CT_CHECK(harness_format_round(HARNESS_FORMAT_TF32, -0.0f) == 0.0f);
 }
