@@ -36,6 +36,7 @@ struct ddp {
      * in host space; buckets and staging are the device's. */
     struct ddp_block *bucket_blocks; /* [bucket_count] */
     struct ddp_block staging;        /* for broadcasts of buffers: their largest chunk */
+    struct ddp_block mixed_block;    /* mixed.c: where gradients are widened to be added */
     struct ddp_block control;        /* one element of any dtype, for flags */
     struct ddp_block hashes; /* drift.c: this rank's of all parameters, then every member's */
 
@@ -141,6 +142,7 @@ DDP_MUST_USE ddp_status ddp_mixed_open(struct ddp *ddp, struct ddp_err *err);
 void ddp_mixed_lay_out(const struct ddp *ddp, struct ddp_layout *layout);
 enum { DDP_MIXED_NAME_BYTES = 24 };
 void ddp_mixed_name(const struct ddp *ddp, char out[DDP_MIXED_NAME_BYTES]);
+DDP_MUST_USE ddp_status ddp_mixed_alloc(struct ddp *ddp);
 /* A local gradient into its bucket; and the average from there. */
 DDP_MUST_USE ddp_status ddp_mixed_fill(struct ddp *ddp, size_t param, void *slice);
 DDP_MUST_USE ddp_status ddp_mixed_copy_back(struct ddp *ddp, size_t param, void *slice);

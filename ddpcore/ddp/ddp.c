@@ -47,6 +47,7 @@ static ddp_status create_storage(struct ddp *ddp)
         return DDP_E_NOMEM;
     }
     DDP_TRY(ddp_block_alloc(ddp, DDP_SPACE_DEVICE, ddp_sync_staging_bytes(ddp), &ddp->staging));
+    DDP_TRY(ddp_mixed_alloc(ddp));
     DDP_TRY(ddp_block_alloc(ddp, DDP_SPACE_HOST, sizeof(int64_t), &ddp->control));
     DDP_TRY(
         ddp_block_alloc(ddp, DDP_SPACE_HOST, ddp->param_count * sizeof(int32_t), &ddp->used_block));
@@ -128,6 +129,7 @@ static ddp_status name_ranges(const struct ddp *ddp)
 static ddp_status prepare(struct ddp *ddp, struct ddp_err *err)
 {
     const struct ddp_env *env = ddp->group->env;
+    const struct ddp_hook *hook = ddp->config.hook;
     ddp_status status;
 
     DDP_TRY(check_params(ddp, err));
@@ -140,12 +142,18 @@ static ddp_status prepare(struct ddp *ddp, struct ddp_err *err)
     if (status == DDP_OK) {
         status = name_ranges(ddp);
     }
+    if (status == DDP_E_UNSUPPORTED && hook != NULL && hook->ops->needs != NULL) {
+        return ddp_err_set(
+            err, status,
+            "the hook %s needs %s; without a hook, and with allreduce, fp16 or bf16, "
+            "gradients may be of any type and lie on any device",
+            hook->ops->name, hook->ops->needs);
+    }
     return status == DDP_OK
                ? DDP_OK
                : ddp_err_set(err, status, "the buckets of %zu parameters%s%s: %s", ddp->param_count,
-                             ddp->config.hook != NULL ? " for the hook " : "",
-                             ddp->config.hook != NULL ? ddp->config.hook->ops->name : "",
-                             ddp_status_text(status));
+                             hook != NULL ? " for the hook " : "",
+                             hook != NULL ? hook->ops->name : "", ddp_status_text(status));
 }
 
 /* All ranks have rank 0's parameters and buffers afterwards. */
@@ -320,6 +328,7 @@ void ddp_destroy(struct ddp *ddp)
     ddp_view_close(ddp);
     ddp_buckets_free(ddp, ddp->bucket_blocks, ddp->layout.bucket_count);
     ddp_block_free(ddp, &ddp->staging);
+    ddp_block_free(ddp, &ddp->mixed_block);
     ddp_block_free(ddp, &ddp->control);
     ddp_block_free(ddp, &ddp->hashes);
     ddp_block_free(ddp, &ddp->used_block);

@@ -48,9 +48,9 @@ enum ddp_gradient_scale {
  * names, order and sizes, all f16 or all bf16: ddp_forward_begin rounds the model's into their
  * data, and ddp_grad_ready reads their grad. Gradients are rounded to `reduce` (f32, f16 or bf16)
  * and summed in it, divided in it as gradient_scale says (PyTorch: behind the sum); their averages,
- * widened, are the model's gradients, and those of `params` become undefined. Borrowed until
- * ddp_destroy.
- */
+ * widened, are the model's gradients, and those of `params` become undefined. Where the model's
+ * gradient is still defined (nobody has cleared it since a synchronised pass), this rank's is added
+ * to it, in f32, and the sum is what is rounded and reduced. Borrowed until ddp_destroy. */
 struct ddp_mixed_precision {
     struct ddp_param *params; /* [param_count] */
     enum ddp_dtype reduce;

@@ -76,6 +76,8 @@ struct ddp_hook_ops {
     /* Whether state tensor `index` differs from rank to rank, so that a checkpoint needs each
      * rank's; the same answer on all ranks. NULL: none does. */
     bool (*is_state_own)(const struct ddp_hook *hook, size_t index);
+    /* What open refuses to do without (E_UNSUPPORTED), for who reads the error. NULL: nothing. */
+    const char *needs;
 };
 
 /* Base of every hook; a hook's own state lies behind it. */

@@ -45,6 +45,20 @@ static void add_sizes(const struct ddp *ddp, struct ddp_text *out)
     ddp_text_add(out, "\"");
 }
 
+/* PyTorch's mixed precision is a hook, too. */
+static void add_hook(const struct ddp *ddp, struct ddp_text *out)
+{
+    const char *name = ddp->config.hook != NULL ? ddp->config.hook->ops->name : "";
+    char mixed[DDP_MIXED_NAME_BYTES];
+
+    if (ddp->config.mixed != NULL) {
+        ddp_mixed_name(ddp, mixed);
+        name = mixed;
+    }
+    ddp_text_add(out, ",\"gradient_as_bucket_view\":%d,\"comm_hook\":\"%s\"",
+                 ddp->config.gradient_as_bucket_view, name);
+}
+
 void ddp_logging_data(const struct ddp *ddp, struct ddp_text *out)
 {
     const struct ddp_group *group = ddp->group;
@@ -56,6 +70,7 @@ void ddp_logging_data(const struct ddp *ddp, struct ddp_text *out)
     add_sizes(ddp, out);
     ddp_text_add(out, ",");
     add_dtypes(ddp, out);
+    add_hook(ddp, out);
     ddp_text_add(out,
                  ",\"bucket_cap_bytes\":%zu,\"broadcast_buffers\":%d,\"find_unused_parameters\":%d,"
                  "\"static_graph\":%d,\"join_uneven_inputs\":%d,\"has_error\":%d,\"error\":\"",

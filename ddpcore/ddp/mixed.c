@@ -119,6 +119,56 @@ static double factor_of(const struct ddp *ddp)
     return 1.0 / (double)ddp->divisor;
 }
 
+enum { SUM_ELEMS = 16384 }; /* of the memory in which gradients are widened */
+
+ddp_status ddp_mixed_alloc(struct ddp *ddp)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; ddp->config.mixed != NULL && i < ddp->param_count; i++) {
+        most = ddp->params[i].elem_count > most ? ddp->params[i].elem_count : most;
+    }
+    most = most < (size_t)SUM_ELEMS ? most : (size_t)SUM_ELEMS;
+    return most == 0
+               ? DDP_OK
+               : ddp_block_alloc(ddp, DDP_SPACE_DEVICE, most * sizeof(float), &ddp->mixed_block);
+}
+
+/* master->grad += rounded->grad, in f32. */
+static ddp_status add_widened(struct ddp *ddp, const struct ddp_param *master,
+                              const struct ddp_param *rounded)
+{
+    const struct ddp_device_ops *ops = ddp->device->ops;
+    const size_t width = ddp_dtype_size_bytes(rounded->dtype);
+    void *widened = ddp->mixed_block.data;
+
+    for (size_t at = 0; at < master->elem_count; at += SUM_ELEMS) {
+        const size_t left = master->elem_count - at;
+        const size_t count = left < (size_t)SUM_ELEMS ? left : (size_t)SUM_ELEMS;
+
+        DDP_TRY(ops->scale(ddp->device, NULL, widened, DDP_DTYPE_F32,
+                           (const char *)rounded->grad + at * width, rounded->dtype, count, 1.0));
+        DDP_TRY(ops->reduce(ddp->device, NULL, (float *)master->grad + at, widened, count,
+                            DDP_DTYPE_F32, DDP_REDOP_SUM));
+    }
+    return DDP_OK;
+}
+
+/* The master has a gradient that nobody has cleared. As autograd does, this rank's is added to it,
+ * and the sum, rounded, is what is reduced: in the rounded gradient's place, which it uses up. */
+static ddp_status fold(struct ddp *ddp, size_t param)
+{
+    const struct ddp_param *master = &ddp->params[param];
+    struct ddp_param *rounded = &ddp->locals[param];
+
+    if (rounded->is_grad_defined) {
+        DDP_TRY(add_widened(ddp, master, rounded));
+        rounded->is_grad_defined = false;
+    }
+    return ddp->device->ops->scale(ddp->device, NULL, rounded->grad, rounded->dtype, master->grad,
+                                   master->dtype, master->elem_count, 1.0);
+}
+
 /* Rounded to the type that is summed, then divided in it. */
 ddp_status ddp_mixed_fill(struct ddp *ddp, size_t param, void *slice)
 {
@@ -129,7 +179,9 @@ ddp_status ddp_mixed_fill(struct ddp *ddp, size_t param, void *slice)
     if (source->elem_count == 0) {
         return DDP_OK;
     }
-    if (!source->is_grad_defined) {
+    if (ddp->params[param].is_grad_defined) {
+        DDP_TRY(fold(ddp, param));
+    } else if (!source->is_grad_defined) {
         return ops->zero(ddp->device, NULL, slice,
                          source->elem_count * ddp_dtype_size_bytes(dtype));
     }

@@ -1,6 +1,6 @@
 /* Distributed sampler: entry j of rank r is list[(f + r + j*W) mod N], where f entries were used
- * before, or with shards of given sizes list[s + j], where s is the sum of the sizes of lower
- * ranks.
+ * before, or with shards of given sizes list[s + f + j], where s is the sum of the sizes of lower
+ * ranks, and f entries of each shard were used before.
  *
  * PyTorch pads the list with its own head, repeated as often as needed, up to a multiple of W; the
  * mod is that padding. With drop_last no index reaches N, so it changes nothing. Each of R ranks
@@ -10,6 +10,13 @@
 
 #include "ddpcore/ddp/permutation.h"
 
+static size_t left_of_shard(const struct ddp_sampler_config *config, uint32_t rank)
+{
+    const size_t size = config->shard_size[rank];
+
+    return size > config->first ? size - config->first : 0;
+}
+
 size_t ddp_sampler_count(const struct ddp_sampler_config *config)
 {
     const size_t left = config->sample_count - config->first;
@@ -18,7 +25,7 @@ size_t ddp_sampler_count(const struct ddp_sampler_config *config)
 
     DDP_ASSERT(config->rank < config->world_size && config->first <= config->sample_count);
     if (config->shard_size != NULL) {
-        return config->shard_size[config->rank];
+        return left_of_shard(config, config->rank);
     }
     if (config->is_exact) {
         return whole + (config->rank < left % config->world_size ? 1 : 0);
@@ -26,21 +33,32 @@ size_t ddp_sampler_count(const struct ddp_sampler_config *config)
     return whole + (has_rest && !config->drop_last ? 1 : 0);
 }
 
+/* Of the rank that has most: all ranks must come to the same place. */
+static size_t most_left(const struct ddp_sampler_config *config)
+{
+    const size_t left = config->sample_count - config->first;
+    const bool is_cut = config->drop_last && !config->is_exact;
+    size_t most = 0;
+
+    if (config->shard_size == NULL) {
+        return left / config->world_size + (left % config->world_size != 0 && !is_cut ? 1 : 0);
+    }
+    for (uint32_t r = 0; r < config->world_size; r++) {
+        most = left_of_shard(config, r) > most ? left_of_shard(config, r) : most;
+    }
+    return most;
+}
+
 struct ddp_sampler_state ddp_sampler_state(const struct ddp_sampler_config *config, uint64_t epoch,
                                            uint64_t taken)
 {
-    const size_t left = config->sample_count - config->first;
-    const size_t whole = left / config->world_size;
-    /* Of the rank that has most: all ranks must come to the same place. */
-    const bool is_cut = config->drop_last && !config->is_exact;
-    const size_t most = whole + (left % config->world_size != 0 && !is_cut ? 1 : 0);
+    const size_t each = config->shard_size != NULL ? 1 : config->world_size;
 
     DDP_ASSERT(config->world_size > 0 && config->first <= config->sample_count);
-    if (taken >= most) {
+    if (taken >= most_left(config)) {
         return (struct ddp_sampler_state){.epoch = epoch + 1};
     }
-    return (struct ddp_sampler_state){.epoch = epoch,
-                                      .used = config->first + (size_t)taken * config->world_size};
+    return (struct ddp_sampler_state){.epoch = epoch, .used = config->first + (size_t)taken * each};
 }
 
 /* Sum of the sizes of the first `count` shards; false: more than there are samples. */
@@ -62,8 +80,7 @@ ddp_status ddp_sampler_deal(const struct ddp_sampler_config *config, uint64_t ep
     size_t first = 0, count;
 
     if (config->world_size == 0 || config->rank >= config->world_size ||
-        config->sample_count > UINT32_MAX || config->first > config->sample_count ||
-        (config->first > 0 && config->shard_size != NULL)) {
+        config->sample_count > UINT32_MAX || config->first > config->sample_count) {
         return DDP_E_INVALID;
     }
     if (config->shard_size != NULL && (!add_shards(config, config->world_size, &first) ||
@@ -76,7 +93,7 @@ ddp_status ddp_sampler_deal(const struct ddp_sampler_config *config, uint64_t ep
     }
     for (size_t j = 0; j < count; j++) {
         const size_t place = config->shard_size != NULL
-                                 ? first + j
+                                 ? first + config->first + j
                                  : (config->first + config->rank + j * (size_t)config->world_size) %
                                        config->sample_count;
 

@@ -73,6 +73,7 @@ static void local_sgd_destroy(struct ddp_hook *hook)
 
 static const struct ddp_hook_ops local_sgd_ops = {
     .name = "local_sgd",
+    .needs = "a device whose memory is the host's",
     .identity = local_sgd_identity,
     .open = local_sgd_open,
     .close = local_sgd_close,

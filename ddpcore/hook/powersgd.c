@@ -407,6 +407,7 @@ static void powersgd_destroy(struct ddp_hook *hook)
 
 static const struct ddp_hook_ops powersgd_ops = {
     .name = "powersgd",
+    .needs = "gradients of f32 in the host's memory",
     .identity = powersgd_identity,
     .open = powersgd_open,
     .close = powersgd_close,

@@ -154,6 +154,7 @@ static void quantize_destroy(struct ddp_hook *hook)
 
 static const struct ddp_hook_ops quantize_ops = {
     .name = "quantize",
+    .needs = "gradients of f32 in the host's memory",
     .identity = quantize_identity,
     .open = quantize_open,
     .close = quantize_close,

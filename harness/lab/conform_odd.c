@@ -6,14 +6,29 @@
 
 #include "harness/lab/conforming.h"
 
+enum { PLAIN_COUNT = 64 };
+
 static void set_odd(const struct harness_conforming *run, enum harness_lab_oddity oddity)
 {
     run->team.shared->trial =
         (struct harness_lab_trial){.dtype = DDP_DTYPE_F32,
-                                   .elem_count = harness_conform_count(run, 64),
+                                   .elem_count = harness_conform_count(run, PLAIN_COUNT),
                                    .calls = 1,
                                    .oddity = oddity,
                                    .odd_rank = run->team.shared->request.ranks - 1};
+}
+
+/* Another count that the collective takes: what it refuses by itself is no mismatch, of which the
+ * others could be told. 0: there is none. */
+static size_t other_count(const struct harness_conforming *run)
+{
+    const size_t plain = harness_conform_count(run, PLAIN_COUNT);
+    size_t other = 0;
+
+    for (size_t i = 0; run->is_choosy && i < run->taken_count; i++) {
+        other = run->taken[i] < plain && run->taken[i] > other ? run->taken[i] : other;
+    }
+    return run->is_choosy ? other : plain + 1;
 }
 
 /* Every rank that lives must have got an error; *wrong: one that did not. killed: UINT32_MAX, or
@@ -68,7 +83,7 @@ static void try_again(struct harness_conforming *run)
         harness_conform_end_team(run);
         return;
     }
-    harness_conform_set_trial(run, harness_conform_count(run, 64));
+    harness_conform_set_trial(run, harness_conform_count(run, PLAIN_COUNT));
     harness_lab_put_whole(shared, 0, 0);
     end = harness_conform_try(run, false, &wrong);
     if (end == HARNESS_TRIAL_UNTAKEN) {
@@ -97,6 +112,7 @@ static void try_odd(struct harness_conforming *run, enum harness_lab_oddity oddi
         return;
     }
     set_odd(run, oddity);
+    shared->trial.odd_elem_count = oddity == HARNESS_LAB_OTHER_COUNT ? other_count(run) : 0;
     harness_lab_put_whole(shared, 0, 0);
     (void)harness_conform_try(run, true, &wrong);
     harness_conform_judge(run, property, all_got_errors(run, killed, what, &wrong) ? NULL : &wrong);
@@ -126,8 +142,13 @@ static void reopen_anyway(struct harness_conforming *run)
 
 void harness_conform_oddities(struct harness_conforming *run)
 {
-    try_odd(run, HARNESS_LAB_OTHER_COUNT, HARNESS_CONFORM_MISMATCH, true,
-            "asked for one element more");
+    if (other_count(run) > 0) {
+        try_odd(run, HARNESS_LAB_OTHER_COUNT, HARNESS_CONFORM_MISMATCH, true,
+                run->is_choosy ? "asked for fewer elements" : "asked for one element more");
+    } else { /* it takes one count alone: nobody can ask for another one */
+        run->report->result[HARNESS_CONFORM_MISMATCH].is_asked =
+            run->report->result[HARNESS_CONFORM_MISMATCH].case_count > 0;
+    }
     try_odd(run, HARNESS_LAB_DIES, HARNESS_CONFORM_DEATH, true, "was killed");
     try_odd(run, HARNESS_LAB_ABORTED, HARNESS_CONFORM_ABORT, true,
             "was not there, and the call was aborted");

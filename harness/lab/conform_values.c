@@ -104,6 +104,8 @@ void harness_conform_counts(struct harness_conforming *run)
             }
             harness_conform_set_trial(run, counts[i]);
             run->team.shared->trial.root = root;
+            /* What is compressed only if it is long. */
+            run->team.shared->trial.is_wide = counts[i] >= (size_t)LARGE_COUNT;
             if (!try_buffers(run, 1 + (uint32_t)i % 3)) {
                 return;
             }

@@ -54,7 +54,7 @@ enum harness_lab_oddity {
     HARNESS_LAB_NOTHING_ODD,
     HARNESS_LAB_LATE,        /* it comes a while after the others */
     HARNESS_LAB_STOPPED,     /* its process is stopped in the call, and goes on after a while */
-    HARNESS_LAB_OTHER_COUNT, /* it asks for one element more */
+    HARNESS_LAB_OTHER_COUNT, /* it asks for another count */
     HARNESS_LAB_DIES,        /* its process is killed when it is to call */
     /* It does not call, and each of the others aborts its own call twice: before it begins, from
      * another thread; behind its post, or when it first waits; from another thread while it waits.
@@ -76,7 +76,8 @@ struct harness_lab_trial {
     bool is_wide;    /* numbers of both signs that take as many bits as the type has */
     bool is_twofold; /* two communicators at once, a thread each, one call on each */
     enum harness_lab_oddity oddity;
-    uint32_t odd_rank; /* whose it is */
+    uint32_t odd_rank;     /* whose it is */
+    size_t odd_elem_count; /* OTHER_COUNT: what it asks for; at most one more than the others */
 };
 
 #define HARNESS_LAB_OVER      UINT32_MAX /* of `ready`: no trial comes any more */
@@ -87,7 +88,7 @@ struct harness_lab_outcome {
     ddp_status status;
     char text[200];
     int64_t guard_at; /* byte that changed, beside the output: < 0 before it; 0: none did */
-    int64_t input_at; /* element of the input that changed; -1: none did */
+    int64_t input_at; /* element of the input that was written to; -1: none was */
     bool has_written; /* to the output, of a rank that has none */
     uint64_t heap_bytes, mapped_bytes, descriptors; /* in use afterwards */
     uint64_t elapsed_ns;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "harness/lab/engine.h"
+#include "harness/lab/sealed.h"
 
 #define GUARD_BYTES ((size_t)4096) /* who rounds up to a block writes far behind */
 enum {
@@ -181,6 +182,21 @@ static void look_at_buffers(const struct trying *trying, const struct buffers *b
     }
 }
 
+/* Whether the input is one that a call may read alone, and this thread's is the only call. */
+static bool is_sealed(const struct harness_lab_trial *trial, const struct harness_lab_call *call,
+                      const struct buffers *buffers)
+{
+    return call->input == buffers->input.data && !trial->is_in_place && !trial->is_twofold &&
+           trial->oddity == HARNESS_LAB_NOTHING_ODD;
+}
+
+static void note_written(struct harness_lab_slot *slot, int64_t at, enum ddp_dtype dtype)
+{
+    if (at >= 0 && slot->outcome.input_at < 0) {
+        slot->outcome.input_at = at / (int64_t)ddp_dtype_size_bytes(dtype);
+    }
+}
+
 /* One call of a trial, with its slice of the arena. */
 static ddp_status make_call(const struct trying *trying, struct harness_lab_engine *engine,
                             const struct buffers *buffers, uint32_t index)
@@ -197,9 +213,15 @@ static ddp_status make_call(const struct trying *trying, struct harness_lab_engi
     }
     made = call;
     if (trial->oddity == HARNESS_LAB_OTHER_COUNT && trial->odd_rank == trying->number) {
-        made.elem_count++;
+        made.elem_count = trial->odd_elem_count;
     }
-    status = engine->ops->run(engine, &made);
+    if (is_sealed(trial, &call, buffers)) {
+        harness_lab_seal(call.input, buffers->in_bytes);
+        status = engine->ops->run(engine, &made);
+        note_written(trying->slot, harness_lab_unseal(), trial->dtype);
+    } else {
+        status = engine->ops->run(engine, &made);
+    }
     if (status == DDP_OK && buffers->out_bytes > 0) {
         memcpy(slice(trying, HARNESS_LAB_EXPECTED, buffers->out_bytes, index), call.output,
                buffers->out_bytes);

@@ -9,6 +9,7 @@
 #include "ddpcore/base/text.h"
 #include "harness/oracle/subject.h"
 #include "harness/plan/bucket.h"
+#include "harness/plan/names.h"
 
 /* The event's arguments. */
 enum { TEXT, BYTES, STEPS };
@@ -128,6 +129,19 @@ static void add_types(const struct log *log, struct ddp_text *out)
     ddp_text_add(out, "\",");
 }
 
+static void add_hook(const struct harness_job *job, struct ddp_text *out)
+{
+    ddp_text_add(out, "\"gradient_as_bucket_view\":%d,\"comm_hook\":\"",
+                 job->gradient_as_bucket_view);
+    if (job->mixed_precision.is_set) {
+        ddp_text_add(out, "mixed %s/%s", ddp_dtype_name(harness_mixed_params(job)),
+                     ddp_dtype_name(harness_mixed_reduce(job)));
+    } else if (job->hook != HARNESS_HOOK_NONE) {
+        ddp_text_add(out, "%s", harness_names_of(HARNESS_NAMES_HOOKS, (int)job->hook));
+    }
+    ddp_text_add(out, "\",");
+}
+
 static void make(const struct log *log, struct ddp_text *out)
 {
     const struct harness_job *job = &log->e->input->plan->job;
@@ -140,6 +154,7 @@ static void make(const struct log *log, struct ddp_text *out)
     add_sizes(log, out);
     add_buckets(log, out);
     add_types(log, out);
+    add_hook(job, out);
     ddp_text_add(out,
                  "\"bucket_cap_bytes\":%zu,\"broadcast_buffers\":%d,\"find_unused_parameters\":%d,"
                  "\"static_graph\":%d,\"join_uneven_inputs\":0,\"has_error\":0,\"error\":\"\"}",

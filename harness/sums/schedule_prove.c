@@ -353,7 +353,7 @@ static void check_outputs(const struct proof *proof)
     }
 }
 
-/* Both ends agree in length, and in type unless the step converts, as a copy may without a loss.
+/* Both ends agree in length, and in type unless the step converts, as it may without a loss.
  * False after a violation. */
 static bool check_event(const struct proof *proof, const struct harness_schedule_event *event)
 {
@@ -378,8 +378,9 @@ static bool check_event(const struct proof *proof, const struct harness_schedule
         violate(proof, HARNESS_VERDICT_MISMATCH_DTYPE, place, text);
         return false;
     }
-    /* A sum may be rounded; a copy is the same bits. */
-    if (from != to && !ddp_coll_kind_is_sum(reader->kind) && reader->kind != DDP_COLL_BARRIER &&
+    /* A copy is the same bits; a sum is rounded by its additions, in the type of the data or a
+     * wider one. */
+    if (from != to && reader->kind != DDP_COLL_BARRIER &&
         !harness_schedule_holds(to, reader->dtype)) {
         (void)snprintf(text, sizeof(text),
                        "step %u of rank %u loses bits of %s as it makes them %s", event->step,

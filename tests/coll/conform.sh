@@ -88,6 +88,8 @@ caught IDLE aborts 'rank 0 waits for ever, though rank . was not there, and an a
 caught RESTARTING aborts 'rank 0 waits for ever, though rank . was not there, and the call was aborted as soon as it was posted'
 caught FREEING aborts 'rank 0 ended its process, though rank . was not there'
 caught ONCE reopens 'open returned 2'
+caught PICKY - ''
+caught PUT_BACK input_kept "element 4 of rank 0's input changed"
 # What shows only with a type, an operation, a count, a world, a root, a kind of buffer, or behind another call.
 from=$(dirname "$source")/typed.c
 caught typed-RIGHT - ''
@@ -99,6 +101,7 @@ caught typed-FAR exact 'element 100002 of rank 0 is 0, not' --worlds 2
 caught typed-SIX exact '6 ranks, 1 element' --worlds 6
 caught typed-UNCLEARED exact 'element 0 of rank 0 is' --worlds 2
 caught typed-COMPRESSED rounding 'farther from the exact sum than any order of additions' --worlds 2
+caught typed-FAR_HALVES exact '2 ranks, 100003 elements' --worlds 2
 caught typed-HALF_BEHIND in_bounds 'rank 0 writes 1 bytes behind a buffer of f16' --worlds 2
 caught typed-PLACE_BEHIND in_bounds 'rank 0 writes 1 bytes behind a buffer, in place' --worlds 2
 caught typed-SHIFT_BEHIND in_bounds 'rank 0 writes 1 bytes behind a buffer, unaligned' --worlds 2

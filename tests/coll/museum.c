@@ -1,6 +1,6 @@
 /* Algorithms with a mistake each, as plug-ins: compiled with -DBUG=n, where museum.txt says what
- * must be noticed. 100, 200, 300, 400, 500, 510 and 520 are right. The mistakes are those that
- * people make: remainders, elements for bytes, rounds, waits, worlds that are no power of two. */
+ * must be noticed, and which are right. The mistakes are those that people make: remainders,
+ * elements for bytes, rounds, waits, worlds that are no power of two. */
 #include <museum.h>
 #include <museum_kinds.h>
 #include <signal.h>
@@ -231,6 +231,33 @@ static int star(const struct ddprove_coll_question *q, const struct ddprove_coll
     return 0;
 }
 
+/* 215: sums of f32 go around, and are added up, as f16 */
+static int star_halves(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to)
+{
+    uint64_t longest = q->segment > 0 ? q->segment : q->count;
+    uint32_t half = to->scratch(to->context, DDPROVE_COLL_F16, q->count);
+
+    for (uint64_t first = 0; first < q->count; first += longest) {
+        uint64_t count = q->count - first < longest ? q->count - first : longest;
+        struct ddprove_coll_range sum = scratch(half, first, count);
+        uint32_t last =
+            ddprove_coll_local(to, DDPROVE_COLL_CONVERT, now, sum, in(first, count), NONE, NONE);
+
+        for (uint32_t rank = 1; q->rank == 0 && rank < q->size; rank++) {
+            last = add(to, rank, sum, last, NONE);
+        }
+        for (uint32_t rank = 1; q->rank == 0 && rank < q->size; rank++) {
+            (void)send(to, rank, sum, last);
+        }
+        if (q->rank != 0) {
+            last = send(to, 0, sum, last);
+            last = take(to, 0, sum, last, NONE);
+        }
+        (void)ddprove_coll_local(to, DDPROVE_COLL_CONVERT, now, out(first, count), sum, last, NONE);
+    }
+    return 0;
+}
+
 /* --- 3xx: everything to everybody ------------------------------------------------------------- */
 
 static void pairs_segment(const struct ddprove_coll_question *q, const struct ddprove_coll_sink *to,
@@ -429,7 +456,7 @@ static int emit(const struct ddprove_coll_question *q, const struct ddprove_coll
     case 7:
         return by_nodes(q, to);
     default:
-        return star(q, to);
+        return IS(215) && q->dtype == DDPROVE_COLL_F32 ? star_halves(q, to) : star(q, to);
     }
 }
 

@@ -42,6 +42,8 @@ enum what {
     TRUSTING,     /* takes any count for its own */
     NARROW,       /* counts bytes in 32 bits */
     IMMORTAL,     /* goes on waiting for a rank that is dead */
+    PICKY,        /* right: refuses odd counts by itself, tells other mismatches, and no death */
+    PUT_BACK,     /* lends the input to another use, and puts it back */
     DEAF,         /* is not to be aborted */
     SOUND,        /* aborted as it should be */
     SOUND_POSTED, /* in the other style */
@@ -54,6 +56,8 @@ enum what {
 #ifndef WHAT
 #define WHAT RIGHT
 #endif
+
+#define IS_IMMORTAL (WHAT == IMMORTAL || WHAT == PICKY)
 
 #ifndef CALLS
 #define CALLS 100
@@ -128,7 +132,7 @@ static int move(struct star *star, uint32_t peer, const void *src, void *dst, ui
             host->wait(host->context);
         }
     }
-    while (WHAT == IMMORTAL && result == (int)DDPROVE_COLL_FAILED) {
+    while (IS_IMMORTAL && result == (int)DDPROVE_COLL_FAILED) {
         host->wait(host->context);
     }
     return result;
@@ -348,6 +352,13 @@ static void spoil(const struct star *star, const struct ddprove_coll_call *call)
     if (WHAT == INPUT && call->input != call->output && count > 0) {
         ((float *)(uintptr_t)call->input)[count / 2] += 1;
     }
+    if (WHAT == PUT_BACK && call->input != call->output && count > 4) {
+        volatile float *borrowed = (float *)(uintptr_t)call->input;
+        float kept = borrowed[4];
+
+        borrowed[4] = -1;
+        borrowed[4] = kept;
+    }
     if (WHAT == OTHER_BITS && star->host.rank == star->host.size - 1 && count == MANY &&
         truncf(sum[count / 3]) != sum[count / 3]) {
         sum[count / 3] = nextafterf(sum[count / 3], 0.0f);
@@ -363,6 +374,9 @@ static int run(void *self, const struct ddprove_coll_call *call)
     float *sum = call->output;
     int result;
 
+    if (WHAT == PICKY && call->count % 2 != 0) {
+        return DDPROVE_COLL_UNSUPPORTED;
+    }
     if (call->dtype != DDPROVE_COLL_F32 || (call->op != DDPROVE_COLL_SUM && WHAT != MAX_IS_SUM)) {
         return DDPROVE_COLL_UNSUPPORTED;
     }
@@ -409,7 +423,7 @@ const struct ddprove_coll_opaque ddprove_coll_opaque_plugin = {
     .name = "star",
     .kind = DDPROVE_COLL_ALL_REDUCE,
     .claims = DDPROVE_COLL_SAME_BITS | DDPROVE_COLL_SAME_ORDER | DDPROVE_COLL_TELLS_MISMATCH |
-              DDPROVE_COLL_TELLS_DEATH,
+              (WHAT == PICKY ? 0 : DDPROVE_COLL_TELLS_DEATH),
     .open = open_star,
     .close = close_star,
     .run = IS_POSTED ? NULL : run,

@@ -93,6 +93,27 @@ CT_TEST(clip, one_norm_over_all_parameters)
     tables_fini(&t);
 }
 
+/* Doubles are squared, added and scaled as such: fp32 would have neither the norm nor the bits. */
+CT_TEST(clip, doubles_are_clipped_as_doubles)
+{
+    double grad[2] = {3.0 + 0x1p-40, -4.0e40};
+    const double before[2] = {grad[0], grad[1]};
+    const struct ddp_param param = {
+        .grad = grad, .elem_count = 2, .dtype = DDP_DTYPE_F64, .is_grad_defined = true};
+    const double factor = 1.0 / (sqrt(before[0] * before[0] + before[1] * before[1]) + 1e-6);
+    struct ddp_transfer transfer;
+    struct ddp_device *device;
+    double norm = 0;
+
+    CT_REQUIRE(ddp_device_cpu_create(ddp_mem_system(), &device) == DDP_OK);
+    CT_REQUIRE(ddp_transfer_init(&transfer, device, NULL, NULL, 0) == DDP_OK);
+    CT_CHECK_OK(ddp_clip_params(device, &transfer, &param, 1, 1.0, &norm));
+    CT_CHECK(norm == sqrt(before[0] * before[0] + before[1] * before[1]));
+    CT_CHECK(grad[0] == before[0] * factor && grad[1] == before[1] * factor);
+    ddp_transfer_fini(&transfer);
+    device->ops->destroy(device);
+}
+
 CT_TEST(clip, small_gradients_stay)
 {
     struct tables t;

@@ -418,3 +418,32 @@ CT_TEST(hook_lossy, powersgd_forgets_what_is_not_finite)
 {
     world_run(&(struct world_config){.world_size = WORLD, .program = run_overflow});
 }
+
+/* A hook that refuses says what it needs, and what goes without that. */
+static void run_doubles(struct world_rank *rank)
+{
+    double data[4] = {0}, grad[4] = {0};
+    struct ddp_param param = {.name = "weight",
+                              .dtype = DDP_DTYPE_F64,
+                              .data = data,
+                              .grad = grad,
+                              .elem_count = 4,
+                              .ndim = 1,
+                              .shape = {4}};
+    struct ddp_config config = {0};
+    struct ddp_err err = {""};
+    struct ddp *ddp;
+
+    CT_CHECK_OK(ddp_hook_quantize_create(rank->env.mem, &config.hook));
+    CT_CHECK_STATUS(ddp_create(&rank->group, rank->device, &(struct ddp_model){&param, 1, NULL, 0},
+                               &config, &ddp, &err),
+                    DDP_E_UNSUPPORTED);
+    CT_CHECK(strstr(err.text, "the hook quantize needs gradients of f32 in the host's memory; "
+                              "without a hook, and with allreduce, fp16 or bf16,") != NULL);
+    ddp_hook_destroy(config.hook);
+}
+
+CT_TEST(hook_lossy, says_what_it_needs)
+{
+    world_run(&(struct world_config){.world_size = 1, .program = run_doubles});
+}

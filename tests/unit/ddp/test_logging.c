@@ -24,7 +24,8 @@ static void log_program(struct world_rank *rank)
         CT_CHECK_STR(ddp_text_str(&text),
                      "{\"world_size\":2,\"rank\":1,\"iteration\":7,\"num_parameter_tensors\":5,"
                      "\"total_parameter_size_bytes\":88,\"unused_parameter_size\":24,"
-                     "\"bucket_sizes\":\"20, 36, 32\",\"dtypes\":\"f32\",\"bucket_cap_bytes\":32,"
+                     "\"bucket_sizes\":\"20, 36, 32\",\"dtypes\":\"f32\","
+                     "\"gradient_as_bucket_view\":0,\"comm_hook\":\"\",\"bucket_cap_bytes\":32,"
                      "\"broadcast_buffers\":0,\"find_unused_parameters\":1,\"static_graph\":0,"
                      "\"join_uneven_inputs\":0,\"has_error\":0,\"error\":\"\"}");
     }

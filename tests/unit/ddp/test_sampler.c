@@ -163,3 +163,37 @@ CT_TEST(sampler, exact_shares_have_no_last_to_drop)
     CT_CHECK_EQ_U64(state.used, 6);
     CT_CHECK_EQ_U64(ddp_sampler_state(&config, 4, 3).epoch, 5);
 }
+
+/* A run with shards that stops in the middle of an epoch goes on where it stopped: what came before
+ * and what comes after are the whole shard, also of ranks whose shard had ended. */
+CT_TEST(sampler, shards_go_on_where_they_stopped)
+{
+    const size_t sizes[] = {4, 0, 7, 1};
+
+    for (uint32_t taken = 0; taken <= 7; taken++) {
+        struct ddp_sampler_config config = {.sample_count = 15,
+                                            .world_size = 4,
+                                            .is_shuffled = true,
+                                            .seed = 9,
+                                            .shard_size = sizes};
+        const struct ddp_sampler_state state = ddp_sampler_state(&config, 3, taken);
+
+        CT_CHECK_EQ_U64(state.epoch, taken < 7 ? 3 : 4);
+        CT_CHECK_EQ_U64(state.used, taken < 7 ? taken : 0);
+        for (config.rank = 0; config.rank < 4; config.rank++) {
+            const size_t size = sizes[config.rank];
+            const size_t before = state.used < size ? state.used : size;
+            uint32_t whole[7], rest[7];
+
+            config.first = 0;
+            CT_REQUIRE_OK(ddp_sampler_epoch(&config, state.epoch, ddp_mem_system(), whole));
+            config.first = state.used;
+            CT_CHECK_EQ_U64(ddp_sampler_count(&config), size - before);
+            CT_REQUIRE_OK(ddp_sampler_epoch(&config, state.epoch, ddp_mem_system(), rest));
+            CT_CHECK_BYTES(rest, &whole[before], (size - before) * sizeof(rest[0]));
+            /* A second stop counts on from the first. */
+            CT_CHECK_EQ_U64(ddp_sampler_state(&config, state.epoch, 1).used,
+                            state.used < 6 ? state.used + 1 : 0);
+        }
+    }
+}

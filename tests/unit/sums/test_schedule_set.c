@@ -203,6 +203,31 @@ CT_TEST(oracle_schedule, copy_that_loses_bits_is_found)
                  "NONE");
 }
 
+/* So may what is added: rank 0 adds what rank 1 sends as f16, and both take the sum from there. */
+#define ADDED(type)                                               \
+    {                                                             \
+        "scratch 0 dtype=" type " count=4\n"                      \
+        "0 round=0 convert dst=s0:0+4 src=out:0+4 deps=\n"        \
+        "1 round=0 recv_reduce peer=1 dst=s0:0+4 deps=0\n"        \
+        "2 round=1 send peer=1 src=s0:0+4 deps=1\n"               \
+        "3 round=1 convert dst=out:0+4 src=s0:0+4 deps=1\n",      \
+            "scratch 0 dtype=" type " count=4\n"                  \
+            "0 round=0 convert dst=s0:0+4 src=out:0+4 deps=\n"    \
+            "1 round=0 send peer=0 src=s0:0+4 deps=0\n"           \
+            "2 round=1 recv peer=0 dst=s0:0+4 deps=1\n"           \
+            "3 round=1 convert dst=out:0+4 src=s0:0+4 deps=0,2\n" \
+    }
+
+CT_TEST(oracle_schedule, sum_in_a_narrower_type_is_found)
+{
+    const char *const narrow[] = ADDED("f16");
+    const char *const wide[] = ADDED("f64");
+    const char *header = "kind=all_reduce algorithm=test count=4 dtype=f32 root=0 in_place=1";
+
+    CT_CHECK_STR(harness_verdict_name(prove(narrow, 2, header)), "VALUE.LOST");
+    CT_CHECK_STR(harness_verdict_name(prove(wide, 2, header)), "NONE");
+}
+
 /* In place, a rank's input of an all-gather is its own block of the output. */
 CT_TEST(oracle_schedule, input_of_a_gather_is_its_block)
 {
