@@ -93,15 +93,20 @@ static ddp_status system_write(struct ddp_files *files, int handle, const void *
     return DDP_OK;
 }
 
-static ddp_status system_sync(struct ddp_files *files, int handle, struct ddp_err *err)
+static int fsync_whole(int fd)
 {
     int result;
 
-    (void)files;
     do {
-        result = fsync(handle);
+        result = fsync(fd);
     } while (result != 0 && errno == EINTR);
-    return result == 0 ? DDP_OK : fail_handle(err, "cannot sync");
+    return result;
+}
+
+static ddp_status system_sync(struct ddp_files *files, int handle, struct ddp_err *err)
+{
+    (void)files;
+    return fsync_whole(handle) == 0 ? DDP_OK : fail_handle(err, "cannot sync");
 }
 
 static ddp_status system_close(struct ddp_files *files, int handle, struct ddp_err *err)
@@ -139,12 +144,14 @@ static ddp_status sync_folder_of(const char *path, struct ddp_err *err)
         memcpy(folder, path, size_bytes);
         folder[size_bytes] = '\0';
     }
-    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    do {
+        fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    } while (fd < 0 && errno == EINTR);
     if (fd < 0) {
         return fail_path(err, "cannot open folder", folder);
     }
     /* EINVAL: this file system cannot sync folders. */
-    if (fsync(fd) != 0 && errno != EINVAL) {
+    if (fsync_whole(fd) != 0 && errno != EINVAL) {
         status = fail_path(err, "cannot sync folder", folder);
     }
     (void)close(fd);

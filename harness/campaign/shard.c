@@ -1,6 +1,5 @@
 /* One shard: the cases whose number leaves its index when divided by the count of shards. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,11 +20,21 @@ struct shard {
 
 static ddp_status append(struct shard *shard, const struct ddp_text *text, struct ddp_err *err)
 {
+    struct ddp_files *files = ddp_files_system();
+    size_t done = 0;
+
     if (text->is_failed) {
         return ddp_err_set(err, DDP_E_NOMEM, "no memory for a line of %s", shard->path);
     }
-    if (write(shard->fd, text->data, text->size_bytes) != (ssize_t)text->size_bytes) {
-        return ddp_err_set(err, DDP_E_IO, "cannot write %s: %s", shard->path, strerror(errno));
+    while (done < text->size_bytes) {
+        size_t written = 0;
+        ddp_status status = files->ops->write(files, shard->fd, text->data + done,
+                                              text->size_bytes - done, &written, err);
+
+        if (status != DDP_OK) {
+            return ddp_err_wrap(err, status, "%s", shard->path);
+        }
+        done += written;
     }
     return DDP_OK;
 }
@@ -34,6 +43,7 @@ static ddp_status append(struct shard *shard, const struct ddp_text *text, struc
 static ddp_status open_file(struct shard *shard, struct ddp_err *err)
 {
     const struct harness_campaign_config *config = shard->config;
+    struct ddp_files *files = ddp_files_system();
     struct harness_campaign_head found;
     struct ddp_text head;
     size_t good_bytes = 0;
@@ -60,9 +70,9 @@ static ddp_status open_file(struct shard *shard, struct ddp_err *err)
     if (status != DDP_OK && status != DDP_E_NOT_FOUND) {
         return status;
     }
-    shard->fd = open(shard->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (shard->fd < 0 || ftruncate(shard->fd, (off_t)good_bytes) != 0) {
-        return ddp_err_set(err, DDP_E_IO, "cannot open %s: %s", shard->path, strerror(errno));
+    DDP_TRY(files->ops->append(files, shard->path, &shard->fd, err));
+    if (ftruncate(shard->fd, (off_t)good_bytes) != 0) {
+        return ddp_err_set(err, DDP_E_IO, "cannot cut %s: %s", shard->path, strerror(errno));
     }
     if (good_bytes > 0) {
         return DDP_OK;
@@ -160,8 +170,12 @@ ddp_status harness_campaign_run(const struct harness_campaign_config *config, in
     if (status == DDP_OK) {
         status = harness_campaign_work(config, tasks, task_count, take, &shard, out_signal, err);
     }
-    if (shard.fd >= 0) {
-        (void)close(shard.fd);
+    if (shard.fd >= 0) { /* where a file lies over a network, here is told what was not written */
+        ddp_status closed = ddp_files_system()->ops->close(ddp_files_system(), shard.fd,
+                                                           status == DDP_OK ? err : NULL);
+
+        status = status != DDP_OK || closed == DDP_OK ? status
+                                                      : ddp_err_wrap(err, closed, "%s", shard.path);
     }
     ddp_mem_pool_destroy(pool);
     return status;

@@ -65,6 +65,9 @@ static ddp_status replay(struct harness_cell *cell, const struct harness_cell *f
         DDP_TRY(give_again(cell, again.run_dir, err));
     }
     status = harness_stage_launch(&again, &rank, err);
+    if (again.unwritten[0] != '\0') {
+        memcpy(cell->unwritten, again.unwritten, sizeof cell->unwritten);
+    }
     harness_trace_fini(&again.trace);
     return status;
 }

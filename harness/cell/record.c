@@ -72,15 +72,15 @@ static ddp_status take_file(const struct harness_cell *cell, const char *name,
 {
     void *data = NULL;
     size_t size_bytes = 0;
-    ddp_status status = harness_stage_read(cell, cell->run_dir, name, &data, &size_bytes, NULL);
+    struct ddp_err why = {""};
+    ddp_status status = harness_stage_read(cell, cell->run_dir, name, &data, &size_bytes, &why);
 
     if (status == DDP_OK) {
         take(out, data, size_bytes);
         ddp_mem_free(cell->mem, data);
     }
-    return status == DDP_OK || status == DDP_E_NOT_FOUND
-               ? DDP_OK
-               : ddp_err_set(err, status, "%s/%s cannot be read", cell->run_dir, name);
+    return status == DDP_OK || status == DDP_E_NOT_FOUND ? DDP_OK
+                                                         : ddp_err_set(err, status, "%s", why.text);
 }
 
 ddp_status harness_stage_find_files(const struct harness_cell *cell,

@@ -229,6 +229,13 @@ static ddp_status edit_tensors(struct harness_cell *cell, const char *to, const 
     return status;
 }
 
+/* It says nothing of the checkpoint that was to be edited. */
+static bool is_of_system(ddp_status status)
+{
+    return status == DDP_E_NOMEM || status == DDP_E_IO || status == DDP_E_NO_SPACE ||
+           status == DDP_E_NO_FD;
+}
+
 /* Copy the checkpoint into the restore run's folder, edited, if there is one. A first run in which
  * something was found may have left none, or one that the edit does not fit: the second run gets
  * what there is. */
@@ -248,7 +255,7 @@ static ddp_status copy_checkpoint(struct harness_cell *cell, const char *from, c
     DDP_TRY(status);
     status = is_of_bytes(cell->plan.restore.edit) ? edit_bytes(cell, to, data, size_bytes, err)
                                                   : edit_tensors(cell, to, data, size_bytes, err);
-    if (status != DDP_OK && status != DDP_E_NOMEM && is_found) {
+    if (status != DDP_OK && is_found && !is_of_system(status)) {
         status = ddp_files_write_atomic(files, to, data, size_bytes, err);
     }
     ddp_mem_free(cell->mem, data);

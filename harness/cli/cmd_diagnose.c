@@ -1,5 +1,4 @@
 /* ddprove diagnose: what the dumps and logs of a job that hung say. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -40,22 +39,6 @@ static bool read_file(struct harness_diagnosis *diagnosis, const char *path)
     return status == DDP_OK;
 }
 
-static bool write_json(const struct harness_diagnosis *diagnosis, const char *path)
-{
-    json_t *root = harness_diagnosis_json(diagnosis);
-    bool is_written;
-
-    errno = ENOMEM;
-    is_written = root != NULL && json_dump_file(root, path, JSON_INDENT(2)) == 0;
-
-    json_decref(root);
-    if (!is_written) {
-        (void)cli_usage_error("--json %s: %s; name a file in a folder that can be written", path,
-                              strerror(errno));
-    }
-    return is_written;
-}
-
 static bool write_scenario(const struct harness_diagnosis *diagnosis, const char *path)
 {
     struct ddp_err err = {{0}};
@@ -87,7 +70,8 @@ static int conclude(struct harness_diagnosis *diagnosis, const struct cli_option
     harness_diagnosis_print(diagnosis, &text);
     (void)fputs(ddp_text_str(&text), stdout);
     ddp_text_fini(&text);
-    if (options->json != NULL && !write_json(diagnosis, options->json)) {
+    if (options->json != NULL &&
+        cli_write_json("--json", options->json, harness_diagnosis_json(diagnosis)) != 0) {
         code = CLI_EXIT_USAGE;
     }
     if (options->scenario != NULL && !write_scenario(diagnosis, options->scenario)) {

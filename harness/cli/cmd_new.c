@@ -1,5 +1,4 @@
 /* new: a project to start from. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,18 +11,15 @@ enum { PATH_BYTES = 4096 };
 
 static int write_file(const char *folder, const struct cli_template *file)
 {
+    struct ddp_err err = {{0}};
     char path[PATH_BYTES];
-    FILE *out;
-    bool is_written;
 
     if (snprintf(path, sizeof path, "%s/%s", folder, file->path) >= (int)sizeof path) {
         return cli_usage_error("new: the path is too long");
     }
-    out = fopen(path, "wbxe");
-    is_written = out != NULL && fwrite(file->data, 1, file->size_bytes, out) == file->size_bytes;
-    is_written = (out == NULL || fclose(out) == 0) && is_written;
-    if (!is_written) {
-        (void)fprintf(stderr, "ddprove: new: %s: %s\n", path, strerror(errno));
+    if (ddp_files_write_atomic(ddp_files_system(), path, file->data, file->size_bytes, &err) !=
+        DDP_OK) {
+        (void)cli_usage_error("new: %s", err.text);
         return harness_outcome_exit_code(HARNESS_OUTCOME_ERROR);
     }
     (void)printf("%s\n", path);
@@ -52,7 +48,9 @@ int cli_new(const struct cli_options *options)
          file++) {
         code = write_file(folder, file);
     }
-    if (code == 0) {
+    if (code != 0) { /* a part of a project is none, and would be in the way of the next try */
+        (void)!ddp_files_remove_tree(folder, NULL);
+    } else {
         (void)printf("next: cmake -S %s -B %s/build && cmake --build %s/build && ctest --test-dir "
                      "%s/build\n",
                      folder, folder, folder, folder);

@@ -92,50 +92,6 @@ static void task_slow(void *context, const struct cli_task *task, uint64_t elaps
                     elapsed_ns);
 }
 
-/* A device, a pipe, a link: it is written to, and never replaced by a file. */
-static bool write_special(const char *path, const char *data, size_t size_bytes)
-{
-    FILE *file = fopen(path, "w");
-    bool is_good = file != NULL && fwrite(data, 1, size_bytes, file) == size_bytes;
-
-    is_good = file != NULL && fclose(file) == 0 && is_good;
-    if (!is_good) {
-        (void)fprintf(stderr, "ddprove: cannot write %s: %s\n", path, strerror(errno));
-    }
-    return is_good;
-}
-
-static bool write_text(const char *path, const char *data, size_t size_bytes)
-{
-    struct ddp_err err = {{0}};
-    struct stat info;
-
-    if (lstat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
-        return write_special(path, data, size_bytes);
-    }
-    if (ddp_files_write_atomic(ddp_files_system(), path, data, size_bytes, &err) != DDP_OK) {
-        (void)fprintf(stderr, "ddprove: %s\n", err.text);
-        return false;
-    }
-    return true;
-}
-
-static bool write_json(const char *path, json_t *verdicts)
-{
-    json_t *summary = harness_report_json(verdicts);
-    char *dumped = json_dumps(summary, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
-    struct ddp_text text;
-    bool is_good;
-
-    ddp_text_init(&text, ddp_mem_system());
-    ddp_text_add(&text, "%s\n", dumped != NULL ? dumped : "");
-    is_good = dumped != NULL && !text.is_failed && write_text(path, text.data, text.size_bytes);
-    ddp_text_fini(&text);
-    free(dumped);
-    json_decref(summary);
-    return is_good;
-}
-
 static bool write_junit(const char *path, json_t *verdicts)
 {
     struct ddp_text text;
@@ -143,7 +99,7 @@ static bool write_junit(const char *path, json_t *verdicts)
 
     ddp_text_init(&text, ddp_mem_system());
     harness_report_junit(verdicts, &text);
-    is_good = !text.is_failed && write_text(path, text.data, text.size_bytes);
+    is_good = cli_write_text("--junit", path, &text) == 0;
     ddp_text_fini(&text);
     return is_good;
 }
@@ -157,7 +113,7 @@ static bool write_reports(const struct run *run)
         (void)json_array_append(verdicts, run->cells.tasks[i].verdict);
     }
     if (run->options->json != NULL) {
-        is_good = write_json(run->options->json, verdicts) && is_good;
+        is_good = cli_write_json("--json", run->options->json, harness_report_json(verdicts)) == 0;
     }
     if (run->options->junit != NULL) {
         is_good = write_junit(run->options->junit, verdicts) && is_good;

@@ -146,17 +146,11 @@ static int write_svg(const char *path, const struct cli_pace *paces, unsigned co
                      const char *title)
 {
     struct ddp_text text;
-    FILE *file = fopen(path, "w");
-    int code = 0;
+    int code;
 
     ddp_text_init(&text, ddp_mem_system());
     cli_pace_draw(paces, count, title, &text);
-    if (file == NULL || text.is_failed || fputs(ddp_text_str(&text), file) < 0) {
-        code = cli_usage_error("train: --svg %s: %s", path, strerror(errno));
-    }
-    if (file != NULL && fclose(file) != 0 && code == 0) {
-        code = cli_usage_error("train: --svg %s: %s", path, strerror(errno));
-    }
+    code = cli_write_text("train: --svg", path, &text);
     ddp_text_fini(&text);
     return code;
 }

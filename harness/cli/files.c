@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "ddpcore/base/file.h"
 #include "harness/cli/cli.h"
@@ -45,6 +46,26 @@ static ddp_status add_folder_of(struct cli_files *files, const char *path)
     return add_path(files, folder);
 }
 
+/* The plan of a run that came to no verdict: <cell>/<driver>/plan.yaml. Left out, it would be as
+ * good as passed. */
+static bool is_unjudged(const char *path, int base)
+{
+    char verdict[4096];
+
+    for (unsigned d = 0; strcmp(path + base, "plan.yaml") == 0 && d < HARNESS_DRIVER_COUNT; d++) {
+        const char *driver = harness_driver_name((enum harness_driver)d);
+        const size_t size = strlen(driver);
+
+        if (base > (int)size + 1 && path[base - 2 - (int)size] == '/' &&
+            strncmp(path + base - 1 - size, driver, size) == 0) {
+            return snprintf(verdict, sizeof verdict, "%.*sverdict.json", base, path) <
+                       (int)sizeof verdict &&
+                   access(verdict, F_OK) != 0;
+        }
+    }
+    return false;
+}
+
 static int visit(const char *path, const struct stat *info, int type, struct FTW *walk)
 {
     size_t size = strlen(path);
@@ -64,8 +85,9 @@ static int visit(const char *path, const struct stat *info, int type, struct FTW
             size > 5 && strcmp(path + size - 5, ".yaml") == 0 ? add_path(collecting, path) : DDP_OK;
         break;
     case RECORDS:
-        status = strcmp(path + walk->base, "verdict.json") == 0 ? add_folder_of(collecting, path)
-                                                                : DDP_OK;
+        status = strcmp(path + walk->base, "verdict.json") == 0 || is_unjudged(path, walk->base)
+                     ? add_folder_of(collecting, path)
+                     : DDP_OK;
         break;
     case DUMPS:
         status = path[walk->base] != '.' ? add_path(collecting, path) : DDP_OK;

@@ -97,6 +97,16 @@ static void print_command_help(const struct command *command)
     print_exit_codes(stdout);
 }
 
+/* What was to be printed is part of the answer. */
+static int close_stdout(int code)
+{
+    if (fflush(stdout) != 0 || ferror(stdout) != 0) {
+        (void)cli_usage_error("stdout cannot be written; what it lacks is not reported");
+        code = code == 0 ? harness_outcome_exit_code(HARNESS_OUTCOME_ERROR) : code;
+    }
+    return code;
+}
+
 static int run_command(const struct command *command, int argc, char **argv)
 {
     struct cli_options options;
@@ -107,10 +117,7 @@ static int run_command(const struct command *command, int argc, char **argv)
     } else if (code == 0) {
         code = command->run(&options);
     }
-    if (fflush(stdout) != 0 || ferror(stdout) != 0) {
-        (void)cli_usage_error("stdout cannot be written; what it lacks is not reported");
-        code = code == 0 ? harness_outcome_exit_code(HARNESS_OUTCOME_ERROR) : code;
-    }
+    code = close_stdout(code);
     cli_options_fini(&options);
     return code;
 }
@@ -142,7 +149,7 @@ static int help_on(const char *name)
         return CLI_EXIT_USAGE;
     }
     print_command_help(command);
-    return 0;
+    return close_stdout(0);
 }
 
 /* A rank of coll bench that mpirun has started: it says which one. */
@@ -181,14 +188,14 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         (strcmp(argv[1], "help") == 0 && argc == 2)) {
         print_help(stdout);
-        return 0;
+        return close_stdout(0);
     }
     if (strcmp(argv[1], "help") == 0) {
         return help_on(argv[2]);
     }
     if (strcmp(argv[1], "--version") == 0) {
         (void)printf("ddprove %s\n", DDPROVE_VERSION);
-        return 0;
+        return close_stdout(0);
     }
     command = find_command(argv[1]);
     return command != NULL ? run_command(command, argc - 1, argv + 1) : CLI_EXIT_USAGE;

@@ -231,12 +231,22 @@ void cli_task_tidy(const struct cli_task *task)
 static void finish(struct cli_task *task, uint64_t started_ns, uint64_t ended_ns, int wait_status)
 {
     struct ddp_text path;
-    char text[128] = "";
+    struct ddp_files *files = ddp_files_system();
+    struct ddp_err why = {""};
     json_error_t error;
+    char text[640] = "";
+    void *data = NULL;
+    size_t size_bytes = 0;
     uint64_t until_ns = ended_ns != 0 ? ended_ns : ddp_clock_now_ns(ddp_clock_monotonic());
 
     if (verdict_path(task, &path) != NULL) {
-        task->verdict = json_load_file(path.data, 0, &error);
+        ddp_status status =
+            files->ops->read_all(files, path.data, ddp_mem_system(), &data, &size_bytes, &why);
+
+        if (status == DDP_OK) {
+            task->verdict = json_loadb(data, size_bytes, 0, &error);
+            ddp_mem_free(ddp_mem_system(), data);
+        }
     }
     ddp_text_fini(&path);
     if (WIFSIGNALED(wait_status)) {
@@ -247,7 +257,8 @@ static void finish(struct cli_task *task, uint64_t started_ns, uint64_t ended_ns
         (void)snprintf(text, sizeof text, "the harness itself exited with status %d",
                        WEXITSTATUS(wait_status));
     } else if (task->verdict == NULL) {
-        (void)snprintf(text, sizeof text, "the harness wrote no verdict");
+        (void)snprintf(text, sizeof text, "the harness wrote no verdict%s%s",
+                       why.text[0] != '\0' ? ": " : "", why.text);
     }
     if (text[0] != '\0') {
         json_decref(task->verdict);

@@ -15,7 +15,8 @@ ddp_status harness_check_evidence(const struct harness_emulation *e, struct harn
     ddp_status status = harness_evidence_check(e, is_clean, &gap);
 
     if (status != DDP_OK) {
-        return ddp_err_set(err, status, "no memory to check the evidence");
+        return ddp_err_set(err, status, "the evidence cannot be checked: %s",
+                           ddp_status_text(status));
     }
     if (gap.is_set && !out->is_evidence_lost) {
         out->is_evidence_lost = true;

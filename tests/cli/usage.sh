@@ -108,6 +108,11 @@ ends 0 --version
 
 "$ddprove" list points >/dev/full 2>err
 test $? -eq 3 || fail "a full disk passes for success"
+for words in --version --help help 'help run' 'run --help'; do
+    # shellcheck disable=SC2086 # words
+    "$ddprove" $words >/dev/full 2>err
+    test $? -eq 3 || fail "$words: a full disk passes for success"
+done
 
 ends 1 run fails.yaml "$scenarios/hang" --driver sim --out o -j 1 --fail-fast --json o/first.json
 grep -q 'not run: another cell had failed' o/first.json || fail "--fail-fast does not say what it left out"
