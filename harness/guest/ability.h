@@ -88,13 +88,14 @@ static inline int guest_ability_has_dtype(enum guest_adapter adapter, uint64_t d
 {
     switch (adapter) {
     case GUEST_ADAPTER_MPI:
-        return dtype != DDPROVE_GUEST_F16 && dtype != DDPROVE_GUEST_BF16;
+        return dtype != DDPROVE_GUEST_F16 && dtype < DDPROVE_GUEST_F8E4M3 &&
+               dtype != DDPROVE_GUEST_BF16;
     case GUEST_ADAPTER_NCCL:
         return dtype != DDPROVE_GUEST_I16 && dtype != DDPROVE_GUEST_U16;
     case GUEST_ADAPTER_TORCH: /* gloo */
         return dtype != DDPROVE_GUEST_I16 && dtype != DDPROVE_GUEST_U16 &&
                dtype != DDPROVE_GUEST_U32 && dtype != DDPROVE_GUEST_U64 &&
-               dtype != DDPROVE_GUEST_BF16;
+               dtype != DDPROVE_GUEST_BF16 && dtype < DDPROVE_GUEST_F8E4M3;
     default:
         return 1;
     }

@@ -20,7 +20,7 @@ extern "C" {
 
 #define GUEST_ARENA_VARIABLE "DDPROVE_ARENA"
 #define GUEST_ARENA_MAGIC    UINT64_C(0x31304e4552417044) /* "DpAREN01" */
-#define GUEST_ARENA_VERSION  10u
+#define GUEST_ARENA_VERSION  11u
 
 enum {
     GUEST_PAGE_BYTES = 4096,
@@ -140,7 +140,8 @@ struct guest_fault {
     X(NAME, "index", "", "", "", "")                         \
     X(BUCKET, "model", "bucket", "count", "", "")            \
     X(UNUSED, "model", "count", "allowed", "", "")           \
-    X(KEYS, "what", "keys", "wanted", "", "")
+    X(KEYS, "what", "keys", "wanted", "", "")                \
+    X(NEAR, "comm", "", "", "", "")
 enum guest_event {
 #define X(id, a0, a1, a2, a3, a4) GUEST_EVENT_##id,
     GUEST_EVENT_TABLE(X)
@@ -165,6 +166,20 @@ enum guest_part {
  * << 8. In EPOCH: rule | uneven << 8. In SAMPLES: up to so many ids. */
 enum { GUEST_SAMPLES_MAX = GUEST_ARG_COUNT - 1 };
 
+/* In NEAR: neighbours of this rank in the communicator, at most so many, guest_near_pack each; 0:
+ * no more. A rank that has none tells so, too. */
+enum { GUEST_NEAR_MAX = GUEST_ARG_COUNT - 1 };
+#define GUEST_NEAR_TO \
+    (UINT64_C(1) << 32) /* it is sent to alone: only a large message waits for it */
+static inline uint64_t guest_near_pack(uint32_t rank, int is_sent_to_alone)
+{
+    return ((uint64_t)rank + 1) | (is_sent_to_alone ? GUEST_NEAR_TO : 0);
+}
+static inline uint32_t guest_near_rank(uint64_t near)
+{
+    return (uint32_t)near - 1;
+}
+
 /* A name as faults know it; never 0. FNV-1a. */
 static inline uint64_t guest_name_hash(const char *name)
 {
@@ -180,7 +195,8 @@ static inline uint64_t guest_name_hash(const char *name)
 enum guest_free {
     GUEST_FREE_ENDED,
     GUEST_FREE_ABORTED, /* with calls under way, which will not end well */
-    GUEST_FREE_UNSHOWN  /* it is not: its calls are shown no more */
+    GUEST_FREE_UNSHOWN, /* it is not: its calls are shown no more */
+    GUEST_FREE_UNMADE   /* the same, and some that were shown were never made */
 };
 
 /* Whose calls a communicator has. */

@@ -11,6 +11,9 @@ extern "C" {
 
 /* The record of a handle; NULL: there is none (any more). */
 struct guest_comm *guest_comm_of(struct guest_page *page, uint32_t comm);
+/* Of the communicator's calls of neighbours, this rank waits for these members alone: for those
+ * that it gets something from, and with large messages for those that it sends to. */
+void guest_comm_near(uint32_t comm, const int *from, int from_count, const int *to, int to_count);
 /* In place of how often a call is to be made: after the next one of its communicator, by
  * guest_call_show. */
 #define GUEST_CALL_HELD (-1)

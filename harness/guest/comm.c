@@ -93,6 +93,47 @@ uint32_t ddprove_guest_pair_create(uint64_t key, uint32_t rank, const char *name
     return guest_comm_create(key, rank, 2, name, GUEST_COMM_HOST_PAIR);
 }
 
+static int is_among(int rank, const int *ranks, int count)
+{
+    int i = 0;
+
+    while (i < count && ranks[i] != rank) {
+        i++;
+    }
+    return i < count;
+}
+
+/* Below 0 is nobody, as at the border of a grid. */
+void guest_comm_near(uint32_t comm, const int *from, int from_count, const int *to, int to_count)
+{
+    struct guest_page *page = guest_self_page();
+    uint64_t arg[GUEST_ARG_COUNT] = {comm};
+    unsigned used = 0;
+    int is_told = 0;
+
+    if (page == NULL || comm == 0) {
+        return;
+    }
+    for (int i = 0; i < from_count + to_count; i++) {
+        const int is_to = i >= from_count;
+        const int rank = is_to ? to[i - from_count] : from[i];
+
+        if (rank < 0 || (is_to && is_among(rank, from, from_count))) {
+            continue;
+        }
+        arg[1 + used++] = guest_near_pack((uint32_t)rank, is_to);
+        if (used == GUEST_NEAR_MAX) {
+            guest_self_record(page, GUEST_EVENT_NEAR, arg);
+            memset(&arg[1], 0, GUEST_NEAR_MAX * sizeof arg[0]);
+            used = 0;
+            is_told = 1;
+        }
+    }
+    if (used > 0 || !is_told) {
+        guest_self_record(page, GUEST_EVENT_NEAR, arg);
+    }
+}
+
 void guest_comm_free(uint32_t comm, enum guest_free why)
 {
     struct guest_page *page = guest_self_page();

@@ -62,7 +62,7 @@ enum ddprove_guest_kind {
 };
 
 /* What an element is. X(identifier, name, bytes); of BYTES, an element is whatever the caller
- * counts. */
+ * counts. Of floats of 8 bits the values are not judged. */
 #define DDPROVE_GUEST_DTYPE_TABLE(X) \
     X(BYTES, "bytes", 1)             \
     X(U8, "u8", 1)                   \
@@ -76,7 +76,9 @@ enum ddprove_guest_kind {
     X(F16, "f16", 2)                 \
     X(BF16, "bf16", 2)               \
     X(F32, "f32", 4)                 \
-    X(F64, "f64", 8)
+    X(F64, "f64", 8)                 \
+    X(F8E4M3, "f8e4m3", 1)           \
+    X(F8E5M2, "f8e5m2", 1)
 enum ddprove_guest_dtype {
 #define X(id, name, size_bytes) DDPROVE_GUEST_##id,
     DDPROVE_GUEST_DTYPE_TABLE(X)

@@ -252,6 +252,10 @@ bool harness_watch_is_complete(const struct harness_watch *watch,
 /* The call waits for this rank to come to it. */
 bool harness_watch_is_missing(const struct harness_watch *watch,
                               const struct harness_watch_wait *wait, uint32_t other);
+/* Whoever waits needs this member: in a call of neighbours they need their neighbours, of which one
+ * that is only sent to is not needed before all others have come. */
+bool harness_watch_is_near(const struct harness_watch *watch, const struct harness_watch_wait *wait,
+                           uint32_t other);
 /* So many members have shown that they are in the group. */
 uint64_t harness_watch_count_known(const struct harness_watch *watch,
                                    const struct harness_watch_group *group);

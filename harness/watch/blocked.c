@@ -178,6 +178,72 @@ static bool is_other_end(const struct harness_watch *watch, const struct harness
            harness_watch_count_known(watch, group) == 1;
 }
 
+/* Which rank of the job a member is; world_size: it is not known. */
+static uint32_t job_rank_of(const struct harness_watch *watch,
+                            const struct harness_watch_group *group, uint32_t rank)
+{
+    uint32_t r = 0;
+
+    while (r < watch->world_size &&
+           (!group->members[r].is_there || group->members[r].rank != rank)) {
+        r++;
+    }
+    return r;
+}
+
+/* All that the member gets something from have come to the call. */
+static bool have_senders_come(const struct harness_watch *watch,
+                              const struct harness_watch_wait *wait,
+                              const struct harness_watch_member *member)
+{
+    const struct harness_watch_group *group = &watch->groups[wait->group];
+
+    for (size_t i = 0; i < member->near_count; i++) {
+        const uint32_t r = job_rank_of(watch, group, guest_near_rank(member->near[i]));
+
+        if ((member->near[i] & GUEST_NEAR_TO) == 0 &&
+            (r == watch->world_size ||
+             harness_watch_reach_of(watch, r, wait->group, wait->seq) == HARNESS_WATCH_NOWHERE)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The neighbours of whoever waits; NULL: it may need any member. */
+static const struct harness_watch_member *near_of(const struct harness_watch *watch,
+                                                  const struct harness_watch_wait *wait)
+{
+    const struct harness_watch_member *member;
+    const struct harness_watch_call *call;
+    uint32_t kind;
+
+    if (wait->waiter == 0 || watch->ranks[wait->waiter - 1].lost_count > 0) {
+        return NULL;
+    }
+    member = &watch->groups[wait->group].members[wait->waiter - 1];
+    call = harness_watch_call_at(member, wait->seq);
+    kind = call != NULL ? guest_op_kind(call->op) : DDPROVE_GUEST_OTHER;
+    return member->has_near && (kind == DDPROVE_GUEST_NEIGHBOR_ALL_GATHER ||
+                                kind == DDPROVE_GUEST_NEIGHBOR_ALL_TO_ALL)
+               ? member
+               : NULL;
+}
+
+bool harness_watch_is_near(const struct harness_watch *watch, const struct harness_watch_wait *wait,
+                           uint32_t other)
+{
+    const struct harness_watch_member *member = near_of(watch, wait);
+    const uint32_t rank = watch->groups[wait->group].members[other].rank;
+
+    for (size_t i = 0; member != NULL && i < member->near_count; i++) {
+        if (guest_near_rank(member->near[i]) == rank) {
+            return (member->near[i] & GUEST_NEAR_TO) == 0 || have_senders_come(watch, wait, member);
+        }
+    }
+    return member == NULL;
+}
+
 /* Members that are not known yet, because they have not made the communicator, are any rank that
  * lacks it; a pair is made by its first message. */
 bool harness_watch_is_missing(const struct harness_watch *watch,
@@ -190,7 +256,7 @@ bool harness_watch_is_missing(const struct harness_watch *watch,
         return is_awaited(watch, wait, other);
     }
     if (group->members[other].is_there) {
-        return has_not_come(watch, wait, other);
+        return has_not_come(watch, wait, other) && harness_watch_is_near(watch, wait, other);
     }
     if (!has_shown_all(&watch->ranks[other])) {
         return false;

@@ -125,8 +125,33 @@ void harness_watch_take_free(struct harness_watch *watch, uint32_t rank,
         const bool is_aborted = arg[2] == GUEST_FREE_ABORTED;
 
         member->is_freed = true;
-        member->is_unshown = arg[2] == GUEST_FREE_UNSHOWN;
+        member->is_unshown = arg[2] == GUEST_FREE_UNSHOWN || arg[2] == GUEST_FREE_UNMADE;
+        watch->groups[group].is_wrong =
+            watch->groups[group].is_wrong || arg[2] == GUEST_FREE_UNMADE;
         member->has_broken = member->has_broken || is_aborted;
         watch->ranks[rank].has_broken = watch->ranks[rank].has_broken || is_aborted;
     }
+}
+
+void harness_watch_take_near(struct harness_watch *watch, uint32_t rank,
+                             const uint64_t arg[GUEST_ARG_COUNT])
+{
+    size_t group = 0;
+    struct harness_watch_member *member = harness_watch_member_of(watch, rank, arg[0], &group);
+
+    if (member == NULL) {
+        return;
+    }
+    for (unsigned i = 1; i <= GUEST_NEAR_MAX && arg[i] != 0; i++) {
+        uint64_t *near = ddp_mem_grow(watch->mem, member->near, member->near_count,
+                                      &member->near_capacity, sizeof *near);
+
+        if (near == NULL) {
+            watch->is_failed = true;
+            return;
+        }
+        member->near = near;
+        member->near[member->near_count++] = arg[i];
+    }
+    member->has_near = true;
 }

@@ -223,7 +223,8 @@ static void add_givers(const struct harness_watch *watch, const struct harness_r
 
         for (uint32_t r = 0; r < watch->world_size; r++) {
             if (call != NULL && call->elem_count == 0 &&
-                guest_op_kind(call->op) != DDPROVE_GUEST_BARRIER && group->members[r].is_there) {
+                guest_op_kind(call->op) != DDPROVE_GUEST_BARRIER && group->members[r].is_there &&
+                harness_watch_is_near(watch, wait, r)) {
                 harness_rank_set_add(out, r);
             }
         }

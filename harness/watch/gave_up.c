@@ -20,7 +20,8 @@ static bool find_given_up(const struct harness_watch *watch, uint32_t rank,
             if (!member->calls[i].is_done) {
                 const uint64_t seq = member->kept_seq + i;
 
-                *out = (struct harness_watch_wait){.group = g, .seq = seq, .first = seq};
+                *out = (struct harness_watch_wait){
+                    .group = g, .seq = seq, .first = seq, .waiter = (uint64_t)rank + 1};
                 return true;
             }
         }

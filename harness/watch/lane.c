@@ -58,7 +58,8 @@ static bool lane_wait(struct harness_watch *watch, uint32_t rank, uint32_t place
     *out = (struct harness_watch_wait){.seq = lane->begun,
                                        .enter_ns = lane->since_ns,
                                        .first = lane->ended + 1,
-                                       .lane = place + 1};
+                                       .lane = place + 1,
+                                       .waiter = (uint64_t)rank + 1};
     member = harness_watch_member_of(watch, rank, lane->handle, &out->group);
     if (member == NULL) {
         return false;

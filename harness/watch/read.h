@@ -19,6 +19,9 @@ void harness_watch_take_comm(struct harness_watch *watch, uint32_t rank,
                              const uint64_t arg[GUEST_ARG_COUNT]);
 void harness_watch_take_free(struct harness_watch *watch, uint32_t rank,
                              const uint64_t arg[GUEST_ARG_COUNT]);
+/* An entry of the ring: neighbours of a rank in a communicator. */
+void harness_watch_take_near(struct harness_watch *watch, uint32_t rank,
+                             const uint64_t arg[GUEST_ARG_COUNT]);
 /* The member that a handle of this rank is; NULL: the rank never made it. */
 struct harness_watch_member *harness_watch_member_of(struct harness_watch *watch, uint32_t rank,
                                                      uint64_t handle, size_t *out_group);

@@ -27,6 +27,7 @@ void harness_watch_fini(struct harness_watch *watch)
     for (size_t g = 0; g < watch->group_count; g++) {
         for (uint32_t r = 0; r < watch->world_size; r++) {
             ddp_mem_free(watch->mem, watch->groups[g].members[r].calls);
+            ddp_mem_free(watch->mem, watch->groups[g].members[r].near);
         }
         ddp_mem_free(watch->mem, watch->groups[g].members);
     }
@@ -220,6 +221,9 @@ static void take_entry(struct harness_watch *watch, uint32_t rank, const struct 
     case GUEST_EVENT_COMM_FREE:
         harness_watch_take_free(watch, rank, entry->arg);
         break;
+    case GUEST_EVENT_NEAR:
+        harness_watch_take_near(watch, rank, entry->arg);
+        break;
     case GUEST_EVENT_POST:
         take_post(watch, rank, entry);
         break;
@@ -358,6 +362,7 @@ static bool read_wait(struct harness_watch *watch, uint32_t rank, uint32_t t,
         out->seq = harness_watch_load(&thread->seq);
         out->first = out->seq;
         out->lane = 0;
+        out->waiter = (uint64_t)rank + 1;
         out->enter_ns = harness_watch_load(&thread->enter_ns);
         out->is_polled = harness_watch_load(&thread->polled_ns) != 0;
         if (change % 2 == 0 && harness_watch_load(&thread->change) == change) {

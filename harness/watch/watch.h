@@ -89,6 +89,9 @@ struct harness_watch_member {
     uint32_t handle;   /* in that process */
     uint32_t rank;     /* within the group */
     bool is_unshown;   /* it shows its calls no more */
+    bool has_near;     /* it has told for whom its calls of neighbours wait: */
+    uint64_t *near;    /* guest_near_pack each */
+    size_t near_count, near_capacity;
     uint64_t posted;   /* seq of its last call */
     uint64_t kept_seq; /* calls[0] is this one */
     struct harness_watch_call *calls;
@@ -152,6 +155,7 @@ struct harness_watch_wait {
     uint64_t enter_ns; /* of a device: when it was first seen */
     uint64_t first;    /* of a device: it has begun first..seq, and ended none of them; else seq */
     uint64_t lane;     /* of a device: place + 1; else 0 */
+    uint64_t waiter;   /* 1 + the rank that waits; 0: that is not said */
     uint64_t
         is_polled; /* a thread asks again and again whether it has come, and may do other things */
 };

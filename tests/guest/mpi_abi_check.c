@@ -4,6 +4,7 @@
  * MPI_Init. */
 #include <dlfcn.h>
 #include <mpi.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -66,7 +67,10 @@ static uint64_t handle_of(const char *symbol, uint64_t mpich, uint64_t standard)
 
 int main(void)
 {
-    enum { MPI_HANDLE_BYTES = sizeof(MPI_Comm) };
+    enum {
+        MPI_HANDLE_BYTES = sizeof(MPI_Comm),
+        MPI_STATUS_ERROR_AT = offsetof(MPI_Status, MPI_ERROR)
+    };
 
 #define X(name, symbol, mpich, standard, ...)                           \
     compare("MPI_" #name, handle_of(symbol, mpich, standard),           \

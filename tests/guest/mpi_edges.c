@@ -3,7 +3,7 @@
  *
  * Usage: mpi_edges
  * threads|asked|empty|refused|pairs|ending|early|mixed|both_ways|between|files|exchange|groups|
- * workers [fault] mpi_edges --has-exchange: 0, if this MPI has MPI_Isendrecv */
+ * workers|pending|neighbors [fault] mpi_edges --has-exchange: 0, if this MPI has MPI_Isendrecv */
 #include <mpi.h>
 #include <poll.h>
 #include <pthread.h>
@@ -310,6 +310,59 @@ static void files(void)
     MPI_File_close(&file);
 }
 
+/* Rank 0 gets more from rank 1 than it has room for, which ends its wait for both: rank 2's message
+ * follows on what rank 0 does then. The fault: rank 2 stands still before it. */
+static void pending(void)
+{
+    int number[2] = {rank, rank};
+    int other = -1;
+    MPI_Request requests[2];
+
+    if (rank == 0) {
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        MPI_Irecv(number, 1, MPI_INT, 1, 8, MPI_COMM_WORLD, &requests[0]);
+        MPI_Irecv(&other, 1, MPI_INT, 2, 8, MPI_COMM_WORLD, &requests[1]);
+        expect(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE) == MPI_SUCCESS, 0);
+        MPI_Send(number, 1, MPI_INT, 2, 8, MPI_COMM_WORLD);
+        expect(MPI_Wait(&requests[1], MPI_STATUS_IGNORE), MPI_SUCCESS);
+        expect(other, 2);
+    } else if (rank == 1) {
+        MPI_Send(number, 2, MPI_INT, 0, 8, MPI_COMM_WORLD);
+        sleep_ms(is_faulty ? 60000 : 0);
+    } else {
+        MPI_Recv(number, 1, MPI_INT, 0, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (is_faulty) {
+            (void)pause();
+        }
+        MPI_Send(&rank, 1, MPI_INT, 0, 8, MPI_COMM_WORLD);
+    }
+}
+
+/* Ranks 0 and 1 are neighbours, rank 2 has none. The fault: rank 1 stands still before a call of
+ * neighbours, and rank 2 works on before that call, for which nobody needs it. */
+static void neighbors(void)
+{
+    const int other = 1 - rank;
+    MPI_Comm graphs[2];
+
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, rank < 2, &other, MPI_UNWEIGHTED, rank < 2,
+                                   &other, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &graphs[0]);
+    MPI_Comm_dup(graphs[0], &graphs[1]);
+    for (int step = 0; step < 4; step++) {
+        int in = -1;
+        MPI_Request request;
+
+        if (step == 2) {
+            stand_still();
+            sleep_ms(rank == 2 && is_faulty ? 60000 : 0);
+        }
+        MPI_Ineighbor_alltoall(&rank, 1, MPI_INT, &in, 1, MPI_INT, graphs[1], &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Neighbor_allgather(&rank, 1, MPI_INT, &in, 1, MPI_INT, graphs[0]);
+        expect(in, rank < 2 ? other : -1);
+    }
+}
+
 static void exchange(void)
 {
 #if MPI_VERSION >= 4
@@ -417,11 +470,12 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } modes[] = {{"threads", threads}, {"asked", asked},    {"empty", empty},
-                 {"refused", refused}, {"pairs", pairs},    {"ending", ending},
-                 {"early", early},     {"mixed", mixed},    {"both_ways", both_ways},
-                 {"between", between}, {"files", files},    {"exchange", exchange},
-                 {"groups", groups},   {"workers", workers}};
+    } modes[] = {{"threads", threads},    {"asked", asked},     {"empty", empty},
+                 {"refused", refused},    {"pairs", pairs},     {"ending", ending},
+                 {"early", early},        {"mixed", mixed},     {"both_ways", both_ways},
+                 {"between", between},    {"files", files},     {"exchange", exchange},
+                 {"groups", groups},      {"workers", workers}, {"pending", pending},
+                 {"neighbors", neighbors}};
     const char *mode = argc > 1 ? argv[1] : "";
     int provided;
 

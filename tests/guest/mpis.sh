@@ -144,12 +144,18 @@ if "$run" -n 3 "$folder/mpi_edges" refused >/dev/null 2>&1; then
     said 4 "" mpi_edges refused # nothing can be judged
 fi
 prove=
-for mode in empty pairs early mixed both_ways between files; do
+for mode in empty pairs early mixed both_ways between files neighbors; do
     said 0 "" mpi_edges $mode
 done
 said 1 "MISMATCH.REDUCTION, rank 1: .*minloc.*maxloc" mpi_edges pairs fault
 said 1 "HANG.NOT_JOINED, rank 2: .*rank 0 waits" mpi_edges mixed fault
 said 1 "HANG.NOT_JOINED, rank 2: .*rank 0 waits" mpi_edges both_ways fault
+said 1 "HANG.NOT_JOINED, rank 1: .*rank 0 waits" mpi_edges neighbors fault
+# An MPI may wait for all in spite of an error.
+if timeout 10 "$run" -n 3 "$folder/mpi_edges" pending >/dev/null 2>&1; then
+    said 0 "" mpi_edges pending
+    said 1 "HANG.NOT_JOINED, rank 2: .*rank 0 waits" mpi_edges pending fault
+fi
 if "$folder/mpi_edges" --has-exchange; then
     said 0 "" mpi_edges exchange
     said 1 "HANG.NOT_JOINED, rank 1: .*ranks 0,2 wait" mpi_edges exchange fault

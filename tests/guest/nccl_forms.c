@@ -12,13 +12,20 @@
  * full: ranks wait for room on their streams, and the last one for threads of theirs that look for
  * errors (DDP_STANDIN_QUEUE).
  * parts: rank 0 drives two ranks of a communicator, and rank 1 waits for them for a while.
- * streams: two communicators on two streams, which rank 1 takes in the other order. */
+ * again: a second communicator of the same id, while the first one lives (the script id=again); a
+ * rank that hangs does between calls of the second one.
+ * floats: sums of floats of 8 bits; a rank that "hangs" gathers those of the other sort.
+ * simulated: rank 0 asks how long a sum would take that nobody makes; a rank that hangs does before
+ * a sum in another communicator. ended, ended_later: all give their communicator back, whose end
+ * does not come before that of the others (the script finalize=hang); a rank that hangs does before
+ * it. streams: two communicators on two streams, which rank 1 takes in the other order. */
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -276,6 +283,109 @@ static void run_parts(void)
     }
 }
 
+static void run_again(void)
+{
+    const struct standin_id id = share_id("world", 0, size, 1);
+    struct standin_comm *two[2] = {NULL, NULL};
+
+    for (int i = 0; i < 2; i++) {
+        TRY(ncclCommInitRank(&two[i], size, id, rank));
+    }
+    for (int step = 0; step < STEPS; step++) {
+        if (step == STEPS / 2) {
+            hang();
+        }
+        sum(two[1], stream);
+        TRY(cudaStreamSynchronize(stream));
+        if (step < STEPS / 4) {
+            sum(two[0], stream);
+        }
+    }
+    TRY(ncclCommDestroy(two[1]));
+    TRY(ncclCommDestroy(two[0]));
+}
+
+static void run_simulated(void)
+{
+    struct standin_comm *world = make_comm("world");
+    struct standin_comm *copy = make_comm("copy");
+
+    for (int step = 0; step < STEPS; step++) {
+        sum(world, stream);
+        if (rank == 0 && step == STEPS / 2) {
+            TRY(ncclGroupStart());
+            TRY(ncclAllReduce(memory, memory, 2, STANDIN_FLOAT32, STANDIN_SUM, world, stream));
+            TRY(ncclGroupSimulateEnd(NULL));
+        }
+        if (step == STEPS - 2) {
+            hang();
+        }
+        sum(copy, stream);
+        TRY(cudaStreamSynchronize(stream));
+    }
+}
+
+static void run_floats(void)
+{
+    struct standin_comm *world = make_comm("world");
+
+    for (int step = 0; step < STEPS; step++) {
+        const bool is_other = rank == hanging && step == STEPS / 2;
+
+        TRY(ncclAllGather(memory, memory + COUNT, 4,
+                          is_other ? STANDIN_FLOAT8_E5M2 : STANDIN_FLOAT8_E4M3, world, stream));
+        TRY(cudaStreamSynchronize(stream));
+    }
+}
+
+/* Wait for what NCCL does in another thread. */
+static void settle(struct standin_comm *comm)
+{
+    int error = STANDIN_IN_PROGRESS;
+
+    while (error == STANDIN_IN_PROGRESS) {
+        TRY(ncclCommGetAsyncError(comm, &error));
+        (void)poll(NULL, 0, 1);
+    }
+    TRY(error);
+}
+
+static void end_world(bool is_later)
+{
+    const struct standin_id id = share_id("world", 0, size, 1);
+    struct standin_config config = {.size = offsetof(struct standin_config, cga_cluster_size),
+                                    .magic = STANDIN_CONFIG_MAGIC,
+                                    .version = 22800,
+                                    .blocking = !is_later};
+    struct standin_comm *world = NULL;
+    int result;
+
+    result = ncclCommInitRankConfig(&world, size, id, rank, &config);
+    TRY(result == STANDIN_IN_PROGRESS ? STANDIN_SUCCESS : result);
+    settle(world);
+    for (int step = 0; step < STEPS; step++) {
+        result = ncclAllReduce(memory, memory, COUNT, STANDIN_FLOAT32, STANDIN_SUM, world, stream);
+        TRY(result == STANDIN_IN_PROGRESS ? STANDIN_SUCCESS : result);
+        settle(world);
+        TRY(cudaStreamSynchronize(stream));
+    }
+    hang();
+    result = ncclCommFinalize(world);
+    TRY(result == STANDIN_IN_PROGRESS ? STANDIN_SUCCESS : result);
+    settle(world);
+    TRY(ncclCommDestroy(world));
+}
+
+static void run_ended(void)
+{
+    end_world(false);
+}
+
+static void run_ended_later(void)
+{
+    end_world(true);
+}
+
 static atomic_int posted;
 
 /* Looks for errors once the program's own thread has not got on for a while; then the last rank may
@@ -332,10 +442,14 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } forms[] = {{"group", run_group},    {"ring", run_ring},     {"crowd", run_crowd},
-                 {"pairs", run_pairs},    {"shrink", run_shrink}, {"crowded", run_crowded},
-                 {"full", run_full},      {"fresh", run_fresh},   {"parts", run_parts},
-                 {"streams", run_streams}};
+    } forms[] = {{"group", run_group},        {"ring", run_ring},
+                 {"crowd", run_crowd},        {"pairs", run_pairs},
+                 {"shrink", run_shrink},      {"crowded", run_crowded},
+                 {"full", run_full},          {"fresh", run_fresh},
+                 {"parts", run_parts},        {"streams", run_streams},
+                 {"again", run_again},        {"floats", run_floats},
+                 {"ended", run_ended},        {"ended_later", run_ended_later},
+                 {"simulated", run_simulated}};
     char host[32];
 
     rank = (int)strtol(getenv("RANK"), NULL, 10);

@@ -104,7 +104,8 @@ enum guest_mpi_family {
     X(ANY_SOURCE, -1, -2, -1)      \
     X(PROC_NULL, -2, -1, -3)       \
     X(THREAD_MULTIPLE, 3, 3, 4096) \
-    X(HANDLE_BYTES, 8, 4, 8)
+    X(HANDLE_BYTES, 8, 4, 8)       \
+    X(STATUS_ERROR_AT, 8, 16, 8)     /* where a status has its error, an int */
 #define GUEST_MPI_UNDEFINED (-32766) /* in all of them */
 
 #endif

@@ -82,8 +82,20 @@ uint64_t guest_mpi_type_of(uint32_t dtype, uint64_t type);
 uint32_t guest_mpi_comm(uint64_t comm);
 /* That of all ranks; 0: nobody watches. */
 uint32_t guest_mpi_world(void);
+/* Who is whose neighbour in a communicator, as it was made. */
+enum guest_mpi_topology {
+    GUEST_MPI_NO_TOPOLOGY,
+    GUEST_MPI_GRID,
+    GUEST_MPI_GRAPH,
+    GUEST_MPI_DIRECTED /* MPI_Dist_graph_create: who is sent to need send nothing back */
+};
+enum guest_mpi_topology guest_mpi_topology_of(uint64_t comm);
 /* A communicator that was asked for is there: show it, as members of its parent know it by key. */
-void guest_mpi_adopt(uint64_t comm, uint64_t key, const char *name);
+void guest_mpi_adopt(uint64_t comm, uint64_t key, const char *name,
+                     enum guest_mpi_topology topology);
+
+/* near.c */
+void guest_mpi_show_near(uint64_t comm, uint32_t handle, enum guest_mpi_topology topology);
 
 /* about.c: what a call is about. Of variants in which each rank has counts of its own, only the
  * kind and the root are the same on all. */
@@ -168,6 +180,6 @@ void guest_mpi_request_of_message(const void *request, uint64_t comm, int peer, 
 void guest_mpi_request_keep(const void *request, int result, struct guest_mpi_small *small);
 /* A communicator is being made, in a call that is shown in its parent. */
 void guest_mpi_request_of_comm(const void *request, const struct ddprove_guest_call *call,
-                               const void *comm, uint64_t key);
+                               const void *comm, uint64_t key, enum guest_mpi_topology topology);
 
 #endif

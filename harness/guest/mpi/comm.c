@@ -49,7 +49,7 @@ static void making_begin(const struct ddprove_guest_call *call)
 
 /* All members of the parent have come here, also those that are in no part. */
 static int made(int result, struct ddprove_guest_call *call, uint64_t parent, const void *child,
-                const char *name)
+                const char *name, enum guest_mpi_topology topology)
 {
     const uint64_t made_comm = result == 0 ? guest_mpi_load(child, 0) : 0;
     const int is_part = result == 0 && made_comm != guest_mpi_names()->COMM_NULL;
@@ -60,67 +60,68 @@ static int made(int result, struct ddprove_guest_call *call, uint64_t parent, co
     if (call->comm != 0) {
         key = ddprove_guest_comm_child_key(call->comm, is_part ? first_of(parent, made_comm) : 0);
         if (is_part) {
-            guest_mpi_adopt(made_comm, key, name);
+            guest_mpi_adopt(made_comm, key, name, topology);
         }
     }
     return result;
 }
 
 /* A function that makes *out from comm. */
-#define MAKE(name, function_call)                                          \
-    do {                                                                   \
-        struct ddprove_guest_call call = making(comm);                     \
-        making_begin(&call);                                               \
-        return made(guest_mpi()->function_call, &call, comm, out, (name)); \
+#define MAKE(name, topology, function_call)                                            \
+    do {                                                                               \
+        struct ddprove_guest_call call = making(comm);                                 \
+        making_begin(&call);                                                           \
+        return made(guest_mpi()->function_call, &call, comm, out, (name), (topology)); \
     } while (0)
 
 int MPI_Comm_dup(uint64_t comm, void *out)
 {
-    MAKE("MPI_Comm_dup", Comm_dup(comm, out));
+    MAKE("MPI_Comm_dup", guest_mpi_topology_of(comm), Comm_dup(comm, out));
 }
 GUEST_MPI_ALSO(Comm_dup);
 
 int MPI_Comm_dup_with_info(uint64_t comm, uint64_t info, void *out)
 {
-    MAKE("MPI_Comm_dup", Comm_dup_with_info(comm, info, out));
+    MAKE("MPI_Comm_dup", guest_mpi_topology_of(comm), Comm_dup_with_info(comm, info, out));
 }
 GUEST_MPI_ALSO(Comm_dup_with_info);
 
 int MPI_Comm_split(uint64_t comm, int color, int key, void *out)
 {
-    MAKE("MPI_Comm_split", Comm_split(comm, color, key, out));
+    MAKE("MPI_Comm_split", GUEST_MPI_NO_TOPOLOGY, Comm_split(comm, color, key, out));
 }
 GUEST_MPI_ALSO(Comm_split);
 
 int MPI_Comm_split_type(uint64_t comm, int type, int key, uint64_t info, void *out)
 {
-    MAKE("MPI_Comm_split_type", Comm_split_type(comm, type, key, info, out));
+    MAKE("MPI_Comm_split_type", GUEST_MPI_NO_TOPOLOGY, Comm_split_type(comm, type, key, info, out));
 }
 GUEST_MPI_ALSO(Comm_split_type);
 
 int MPI_Comm_create(uint64_t comm, uint64_t group, void *out)
 {
-    MAKE("MPI_Comm_create", Comm_create(comm, group, out));
+    MAKE("MPI_Comm_create", GUEST_MPI_NO_TOPOLOGY, Comm_create(comm, group, out));
 }
 GUEST_MPI_ALSO(Comm_create);
 
 int MPI_Cart_create(uint64_t comm, int ndims, const int dims[], const int periods[], int reorder,
                     void *out)
 {
-    MAKE("MPI_Cart_create", Cart_create(comm, ndims, dims, periods, reorder, out));
+    MAKE("MPI_Cart_create", GUEST_MPI_GRID, Cart_create(comm, ndims, dims, periods, reorder, out));
 }
 GUEST_MPI_ALSO(Cart_create);
 
 int MPI_Cart_sub(uint64_t comm, const int remain[], void *out)
 {
-    MAKE("MPI_Cart_sub", Cart_sub(comm, remain, out));
+    MAKE("MPI_Cart_sub", GUEST_MPI_GRID, Cart_sub(comm, remain, out));
 }
 GUEST_MPI_ALSO(Cart_sub);
 
 int MPI_Graph_create(uint64_t comm, int count, const int index[], const int edges[], int reorder,
                      void *out)
 {
-    MAKE("MPI_Graph_create", Graph_create(comm, count, index, edges, reorder, out));
+    MAKE("MPI_Graph_create", GUEST_MPI_GRAPH,
+         Graph_create(comm, count, index, edges, reorder, out));
 }
 GUEST_MPI_ALSO(Graph_create);
 
@@ -129,8 +130,9 @@ int MPI_Dist_graph_create(uint64_t comm, int count, const int sources[], const i
                           const int destinations[], const int weights[], uint64_t info, int reorder,
                           void *out)
 {
-    MAKE("MPI_Dist_graph_create", Dist_graph_create(comm, count, sources, degrees, destinations,
-                                                    weights, info, reorder, out));
+    MAKE("MPI_Dist_graph_create", GUEST_MPI_DIRECTED,
+         Dist_graph_create(comm, count, sources, degrees, destinations, weights, info, reorder,
+                           out));
 }
 GUEST_MPI_ALSO(Dist_graph_create);
 
@@ -139,20 +141,20 @@ int MPI_Dist_graph_create_adjacent(uint64_t comm, int in_degree, const int sourc
                                    const int in_weights[], int out_degree, const int destinations[],
                                    const int out_weights[], uint64_t info, int reorder, void *out)
 {
-    MAKE("MPI_Dist_graph_create",
+    MAKE("MPI_Dist_graph_create", GUEST_MPI_DIRECTED,
          Dist_graph_create_adjacent(comm, in_degree, sources, in_weights, out_degree, destinations,
                                     out_weights, info, reorder, out));
 }
 GUEST_MPI_ALSO(Dist_graph_create_adjacent);
 
 /* The new one is there when the request is done; its key is counted now, as on all members. */
-static int made_later(int result, const struct ddprove_guest_call *call, const void *out,
-                      const void *request)
+static int made_later(int result, const struct ddprove_guest_call *call, uint64_t parent,
+                      const void *out, const void *request)
 {
     const uint64_t key = call->comm != 0 ? ddprove_guest_comm_child_key(call->comm, 0) : 0;
 
     if (result == 0) {
-        guest_mpi_request_of_comm(request, call, out, key);
+        guest_mpi_request_of_comm(request, call, out, key, guest_mpi_topology_of(parent));
     }
     return result;
 }
@@ -161,7 +163,7 @@ int MPI_Comm_idup(uint64_t comm, void *out, void *request)
 {
     const struct ddprove_guest_call call = making(comm);
 
-    return made_later(guest_mpi()->Comm_idup(comm, out, request), &call, out, request);
+    return made_later(guest_mpi()->Comm_idup(comm, out, request), &call, comm, out, request);
 }
 GUEST_MPI_ALSO(Comm_idup);
 
@@ -170,9 +172,9 @@ int MPI_Comm_idup_with_info(uint64_t comm, uint64_t info, void *out, void *reque
     const struct ddprove_guest_call call = making(comm);
 
     return guest_mpi()->Comm_idup_with_info == NULL
-               ? made_later(GUEST_MPI_LACKING, &call, out, request)
-               : made_later(guest_mpi()->Comm_idup_with_info(comm, info, out, request), &call, out,
-                            request);
+               ? made_later(GUEST_MPI_LACKING, &call, comm, out, request)
+               : made_later(guest_mpi()->Comm_idup_with_info(comm, info, out, request), &call, comm,
+                            out, request);
 }
 GUEST_MPI_ALSO(Comm_idup_with_info);
 
@@ -256,7 +258,7 @@ static int made_by_members(int result, const void *out, const char *name)
     (void)mpi->Group_free(&world);
     count = members != 0 ? count_of(members) : 0;
     if (count != 0) {
-        guest_mpi_adopt(comm, guest_mix(members ^ guest_mix(count)), name);
+        guest_mpi_adopt(comm, guest_mix(members ^ guest_mix(count)), name, GUEST_MPI_NO_TOPOLOGY);
     }
     return result;
 }

@@ -155,7 +155,8 @@ static void end(struct guest_mpi_pending *pending, int result)
     pending->call.out = result == 0 ? pending->call.out : NULL;
     ddprove_guest_call_done(&pending->call);
     if (pending->new_comm != NULL && result == 0) {
-        guest_mpi_adopt(guest_mpi_load(pending->new_comm, 0), pending->key, "MPI_Comm_idup");
+        guest_mpi_adopt(guest_mpi_load(pending->new_comm, 0), pending->key, "MPI_Comm_idup",
+                        pending->topology);
     }
 }
 

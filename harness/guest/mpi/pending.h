@@ -20,6 +20,7 @@ struct guest_mpi_pending {
     int peer, other;      /* the same, unless it is a message to one rank and one from another */
     const void *new_comm; /* where a communicator is being made; NULL: none is */
     uint64_t key;         /* its key */
+    enum guest_mpi_topology topology;
     struct guest_mpi_small small;
 };
 

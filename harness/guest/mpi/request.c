@@ -1,10 +1,9 @@
-/* Requests: waited for, tested, started, given back. */
+/* Requests: waited for, tested. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "harness/guest/call.h"
-#include "harness/guest/fault.h"
 #include "harness/guest/mpi/pending.h"
 
 void guest_mpi_request_of_call(const void *request, const struct ddprove_guest_call *call)
@@ -64,7 +63,7 @@ void guest_mpi_request_keep(const void *request, int result, struct guest_mpi_sm
 }
 
 void guest_mpi_request_of_comm(const void *request, const struct ddprove_guest_call *call,
-                               const void *comm, uint64_t key)
+                               const void *comm, uint64_t key, enum guest_mpi_topology topology)
 {
     if (call->seq != 0) {
         guest_mpi_pending_set(&(struct guest_mpi_pending){.request = guest_mpi_load(request, 0),
@@ -72,7 +71,8 @@ void guest_mpi_request_of_comm(const void *request, const struct ddprove_guest_c
                                                           .is_active = 1,
                                                           .call = *call,
                                                           .new_comm = comm,
-                                                          .key = key});
+                                                          .key = key,
+                                                          .topology = topology});
     }
 }
 
@@ -127,18 +127,46 @@ static int is_unknown(const struct guest_mpi_asked *asked)
     return asked->number == 0 && asked->request != guest_mpi_names()->REQUEST_NULL;
 }
 
-static int is_done(uint64_t request)
+enum progress { UNDER_WAY, DONE, FAILED };
+
+/* Open MPI says in the status alone that it failed. */
+static enum progress progress_of(uint64_t request)
 {
     /* As large as any MPI's status. */
-    uint64_t status[16];
+    uint64_t status[16] = {0};
     int flag = 1;
+    int error = guest_mpi()->Request_get_status(request, &flag, status);
 
-    return guest_mpi()->Request_get_status(request, &flag, status) != 0 || flag != 0;
+    if (error == 0 && flag == 0) {
+        return UNDER_WAY;
+    }
+    if (error == 0) {
+        memcpy(&error, (const char *)status + guest_mpi_names()->STATUS_ERROR_AT, sizeof error);
+    }
+    return error == 0 ? DONE : FAILED;
+}
+
+static int is_done(uint64_t request)
+{
+    return progress_of(request) != UNDER_WAY;
+}
+
+static int has_failed(int count, const struct guest_mpi_asked *asked)
+{
+    struct guest_mpi_pending pending;
+
+    for (int i = 0; i < count; i++) {
+        if (guest_mpi_pending_find(&asked[i], &pending) && pending.is_active &&
+            progress_of(asked[i].request) == FAILED) {
+            return 1;
+        }
+    }
+    return 0;
 }
 
 /* Wait for each in turn, and show that: which one is late is seen, also if others are done before.
- * A library's own waiting is a loop like this one. The last one is left to the library, or those
- * that are not known. */
+ * A library's own waiting is a loop like this one, and may end with the first error, of whichever
+ * it is: then the rest is left to it, as the last one always is, and those that are not known. */
 static void wait_for_each(int count, const struct guest_mpi_asked *asked)
 {
     enum { EAGER = 64 };
@@ -160,6 +188,9 @@ static void wait_for_each(int count, const struct guest_mpi_asked *asked)
         }
         show(&pending);
         for (int n = 0; (i < last || has_unknown) && !is_done(asked[i].request); n++) {
+            if (n % EAGER == 0 && has_failed(count, asked)) {
+                return;
+            }
             if (n > EAGER) {
                 (void)sched_yield();
             }
@@ -224,6 +255,20 @@ int MPI_Wait(void *request, void *status)
 }
 GUEST_MPI_ALSO(Wait);
 
+/* MPI says of some that they failed, and may have left others as they are (MPI_ERR_PENDING): these
+ * have requests still, which are not done. */
+static void end_all(int count, const struct guest_mpi_asked *before, const void *requests,
+                    int result)
+{
+    for (int i = 0; i < count; i++) {
+        const uint64_t now = guest_mpi_load(requests, (size_t)i);
+
+        if (result == 0 || now == guest_mpi_names()->REQUEST_NULL || is_done(now)) {
+            guest_mpi_pending_end(&before[i], result, 0);
+        }
+    }
+}
+
 int MPI_Waitall(int count, void *requests, void *statuses)
 {
     struct guest_mpi_asked *before = copy_of(count, requests);
@@ -236,8 +281,8 @@ int MPI_Waitall(int count, void *requests, void *statuses)
     if (before != NULL) {
         guest_wait_show(0, 0);
     }
-    for (int i = 0; before != NULL && i < count; i++) {
-        guest_mpi_pending_end(&before[i], result, 0);
+    if (before != NULL) {
+        end_all(count, before, requests, result);
     }
     free(before);
     return result;
@@ -357,6 +402,9 @@ int MPI_Testall(int count, void *requests, int *flag, void *statuses)
     for (int i = 0; before != NULL && result == 0 && *flag != 0 && i < count; i++) {
         found_done(&before[i], result);
     }
+    if (before != NULL && result != 0) {
+        end_all(count, before, requests, result);
+    }
     free(before);
     return result;
 }
@@ -365,14 +413,16 @@ GUEST_MPI_ALSO(Testall);
 int MPI_Testany(int count, void *requests, int *index, int *flag, void *status)
 {
     struct guest_mpi_asked *before = copy_of(count, requests);
-    const int result = guest_mpi()->Testany(count, requests, index, flag, status);
+    int result;
 
+    *index = GUEST_MPI_UNDEFINED; /* an error may leave it alone */
+    result = guest_mpi()->Testany(count, requests, index, flag, status);
     if (before != NULL && result == 0 && *flag == 0) {
         ask(count, before, 0);
     } else if (before != NULL) {
         guest_poll_over();
     }
-    if (before != NULL && result == 0 && *flag != 0 && *index >= 0 && *index < count) {
+    if (before != NULL && (result != 0 || *flag != 0) && *index >= 0 && *index < count) {
         found_done(&before[*index], result);
     }
     free(before);
@@ -383,96 +433,19 @@ GUEST_MPI_ALSO(Testany);
 int MPI_Testsome(int count, void *requests, int *done_count, int indices[], void *statuses)
 {
     struct guest_mpi_asked *before = copy_of(count, requests);
-    const int result = guest_mpi()->Testsome(count, requests, done_count, indices, statuses);
+    int result;
 
+    *done_count = 0; /* an error may leave it alone */
+    result = guest_mpi()->Testsome(count, requests, done_count, indices, statuses);
     if (before != NULL && result == 0 && *done_count == 0) {
         ask(count, before, 0);
     } else if (before != NULL) {
         guest_poll_over();
     }
-    for (int i = 0; before != NULL && result == 0 && i < *done_count; i++) {
+    for (int i = 0; before != NULL && i < *done_count; i++) {
         found_done(&before[indices[i]], result);
     }
     free(before);
     return result;
 }
 GUEST_MPI_ALSO(Testsome);
-
-/* --- starting
- * -----------------------------------------------------------------------------------------------
- */
-
-/* What its arguments are was said when it was made ready; a fault that changes them makes of it a
- * call of its own, where that is possible. Made twice, the first one has to end
- * before the second one can start. */
-static int start_call(struct guest_mpi_pending *pending, void *request)
-{
-    uint64_t status[16];
-    int times;
-    int result = 0;
-
-    pending->call = pending->about;
-    if (!guest_mpi_other_can(&pending->about)) {
-        guest_fault_bind(&pending->call);
-    }
-    times = ddprove_guest_call_post(&pending->call);
-    if (times == 0) {
-        ddprove_guest_call_done(&pending->call);
-        return 0;
-    }
-    if (guest_mpi_other_is(&pending->call, &pending->about)) {
-        return guest_mpi_other_make(pending);
-    }
-    guest_fault_swap(&pending->call, pending->about.in);
-    for (int n = times; n > 0 && result == 0; n--) {
-        result = guest_mpi()->Start(request);
-        if (n > 1 && result == 0) {
-            ddprove_guest_call_wait_begin(&pending->call);
-            result = guest_mpi()->Wait(request, status);
-            ddprove_guest_call_wait_end(&pending->call);
-        }
-    }
-    pending->is_active = 1;
-    guest_mpi_pending_set(pending);
-    return result;
-}
-
-int MPI_Start(void *request)
-{
-    struct guest_mpi_pending pending;
-
-    if (!guest_mpi_pending_of(guest_mpi_load(request, 0), &pending)) {
-        return guest_mpi()->Start(request);
-    }
-    if (pending.kind == GUEST_MPI_PENDING_CALL) {
-        return start_call(&pending, request);
-    }
-    pending.is_active = 1;
-    guest_mpi_pending_set(&pending);
-    return guest_mpi()->Start(request);
-}
-GUEST_MPI_ALSO(Start);
-
-int MPI_Startall(int count, void *requests)
-{
-    const size_t size = (size_t)guest_mpi_names()->HANDLE_BYTES;
-    int result = 0;
-
-    if (!guest_mpi_pending_is_any()) {
-        return guest_mpi()->Startall(count, requests);
-    }
-    for (int i = 0; i < count && result == 0; i++) {
-        result = MPI_Start((char *)requests + (size_t)i * size);
-    }
-    return result;
-}
-GUEST_MPI_ALSO(Startall);
-
-int MPI_Request_free(void *request)
-{
-    if (guest_mpi_pending_is_any()) {
-        guest_mpi_pending_forget(guest_mpi_load(request, 0));
-    }
-    return guest_mpi()->Request_free(request);
-}
-GUEST_MPI_ALSO(Request_free);

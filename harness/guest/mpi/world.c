@@ -28,7 +28,8 @@ static int do_not_copy(uint64_t comm, int key, void *context, void *value, void 
     return 0;
 }
 
-uint32_t guest_mpi_comm(uint64_t comm)
+/* Its handle, and above that its topology; 0: it is not watched. */
+static uint64_t value_of(uint64_t comm)
 {
     void *value = NULL;
     int flag = 0;
@@ -36,7 +37,17 @@ uint32_t guest_mpi_comm(uint64_t comm)
     if (!has_keyval || guest_mpi()->Comm_get_attr(comm, keyval, &value, &flag) != 0 || flag == 0) {
         return 0;
     }
-    return (uint32_t)(uintptr_t)value;
+    return (uint64_t)(uintptr_t)value;
+}
+
+uint32_t guest_mpi_comm(uint64_t comm)
+{
+    return (uint32_t)value_of(comm);
+}
+
+enum guest_mpi_topology guest_mpi_topology_of(uint64_t comm)
+{
+    return (enum guest_mpi_topology)(value_of(comm) >> 32);
 }
 
 uint32_t guest_mpi_world(void)
@@ -44,7 +55,8 @@ uint32_t guest_mpi_world(void)
     return world_handle;
 }
 
-void guest_mpi_adopt(uint64_t comm, uint64_t key, const char *name)
+void guest_mpi_adopt(uint64_t comm, uint64_t key, const char *name,
+                     enum guest_mpi_topology topology)
 {
     const struct guest_mpi *mpi = guest_mpi();
     int rank = 0;
@@ -58,7 +70,9 @@ void guest_mpi_adopt(uint64_t comm, uint64_t key, const char *name)
     }
     handle = ddprove_guest_comm_create(key, (uint32_t)rank, (uint32_t)size, name);
     if (handle != 0) {
-        (void)mpi->Comm_set_attr(comm, keyval, (void *)(uintptr_t)handle);
+        (void)mpi->Comm_set_attr(comm, keyval,
+                                 (void *)(uintptr_t)(handle | (uint64_t)topology << 32));
+        guest_mpi_show_near(comm, handle, topology);
     }
 }
 
@@ -110,7 +124,7 @@ static void begin(void)
     }
     has_keyval = mpi->Comm_create_keyval(do_not_copy, forget, &keyval, NULL) == 0;
     if (has_keyval) {
-        guest_mpi_adopt(names->COMM_WORLD, 1, "MPI_COMM_WORLD");
+        guest_mpi_adopt(names->COMM_WORLD, 1, "MPI_COMM_WORLD", GUEST_MPI_NO_TOPOLOGY);
         world_handle = guest_mpi_comm(names->COMM_WORLD);
     }
     hang_end();

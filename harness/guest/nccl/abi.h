@@ -17,8 +17,7 @@ enum guest_nccl_result {
     GUEST_NCCL_IN_PROGRESS = 7 /* not an error: what was asked for goes on in another thread */
 };
 
-/* ncclDataType_t. X(NCCL's name, its number, the guest library's name); of 8-bit floats only the
- * size matters here. */
+/* ncclDataType_t. X(NCCL's name, its number, the guest library's name) */
 #define GUEST_NCCL_DTYPE_TABLE(X) \
     X(ncclInt8, 0, I8)            \
     X(ncclUint8, 1, U8)           \
@@ -30,8 +29,8 @@ enum guest_nccl_result {
     X(ncclFloat32, 7, F32)        \
     X(ncclFloat64, 8, F64)        \
     X(ncclBfloat16, 9, BF16)      \
-    X(ncclFloat8e4m3, 10, BYTES)  \
-    X(ncclFloat8e5m2, 11, BYTES)
+    X(ncclFloat8e4m3, 10, F8E4M3) \
+    X(ncclFloat8e5m2, 11, F8E5M2)
 
 /* ncclRedOp_t. Greater numbers are operators that the program has made. */
 #define GUEST_NCCL_REDOP_TABLE(X) \

@@ -24,6 +24,10 @@
  *   the arena has one place for a rank's part. They are counted as lost, and nothing is judged;
  * - messages of a process with more than 24 pairs of sender and receiver, and the communicators of
  *   ncclCommGrow. They are counted as lost too;
+ * - for whom a communicator's end waits (ncclCommFinalize, Destroy, Revoke), only that a rank waits
+ *   there;
+ * - communicators of which calls were asked about (ncclGroupSimulateEnd): that they would not be
+ *   made is known after they were shown, so from then on nothing of these is. Counted as lost;
  * - calls that one side alone makes (put, signal), and those that kernels make;
  * - which operator of the program's own a reduction uses: all of them are "user";
  * - NCCL that is linked statically (profiler.c is for that), or whose functions the program looks
@@ -87,6 +91,7 @@ struct guest_nccl_comm {
     uint32_t handle;       /* 0: it is not watched, as this process drives several of its ranks */
     uint32_t rank, size;
     uint64_t key;
+    uint64_t base; /* what the key was made from: ranks may be given the same id again */
     int has_failed;
     int has_lost_pair; /* there was no place for one of its pairs */
     char name[32];
@@ -105,6 +110,8 @@ int guest_nccl_comm_take(struct ncclComm *comm, struct guest_nccl_comm *out);
 /* It could not be made (comm NULL), or is gone after guest_nccl_comm_take. */
 void guest_nccl_comm_end(const struct guest_nccl_comm *comm, int is_aborted);
 void guest_nccl_comm_drop(uint64_t number);
+/* Calls of it, or of a pair, were shown and never made: its numbers mean nothing any more. */
+void guest_nccl_comm_unshow(uint32_t handle);
 /* NCCL says that nothing is in progress any more, or that it will not work any more. */
 void guest_nccl_comm_settle(struct ncclComm *comm);
 void guest_nccl_comm_failed(struct ncclComm *comm);

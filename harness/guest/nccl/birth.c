@@ -125,6 +125,9 @@ static void settle(const struct ncclComm *asked)
         guest_poll_over();
     }
     while (count-- > 0) {
+        if (guest_wait_is_of_ranks(ready[count].call.seq)) {
+            continue; /* the end of one */
+        }
         ddprove_guest_call_done(&ready[count].call);
         if (ready[count].out != NULL) {
             adopt(&ready[count]);
@@ -132,23 +135,28 @@ static void settle(const struct ncclComm *asked)
     }
 }
 
-/* They will not be there. Returns whether there were any. */
+/* They will not be there. Returns whether any was being made. */
 static int give_up(const struct ncclComm *asked)
 {
     struct guest_nccl_birth lost[PENDING_MAX];
     const size_t count = take_pending(asked, lost);
+    int is_any = 0;
 
     if (count > 0) {
         guest_poll_over();
     }
     for (size_t i = 0; i < count; i++) {
+        if (guest_wait_is_of_ranks(lost[i].call.seq)) {
+            continue;
+        }
+        is_any = 1;
         guest_lane_launch(lost[i].call.comm, lost[i].call.seq, lost[i].call.seq,
                           GUEST_LAUNCH_FAILED);
         if (lost[i].parent != NULL) {
             guest_nccl_comm_drop(lost[i].number);
         }
     }
-    return count > 0;
+    return is_any;
 }
 
 /* Still in progress: the thread waits for it, by asking again and again. */
@@ -340,31 +348,96 @@ int ncclCommGrow(struct ncclComm *comm, int size, const struct guest_nccl_id *id
  * --------------------------------------------------------------------------------------------------------
  */
 
-/* Its address is free for another one as soon as NCCL returns, so it is taken out before. */
-#define END(comm, is_aborting, function_call)                                            \
-    do {                                                                                 \
-        struct guest_nccl_comm taken;                                                    \
-        const int is_shown = guest_nccl_enter();                                         \
-        const int is_known = is_shown && guest_nccl_comm_take(comm, &taken);             \
-        const int is_unborn = give_up(comm);                                             \
-        const int is_broken =                                                            \
-            is_known && (is_aborting) && (guest_nccl_comm_is_busy(&taken) || is_unborn); \
-        const int result = guest_nccl()->function_call;                                  \
-        guest_nccl_leave();                                                              \
-        if (is_known) {                                                                  \
-            guest_nccl_comm_end(&taken, is_broken);                                      \
-        }                                                                                \
-        return result;                                                                   \
-    } while (0)
+/* The thread waits for other ranks, whichever have not come as far: NCCL does not say for whom. */
+static void wait_for_anybody(uint32_t handle)
+{
+    if (handle != 0) {
+        guest_wait_show(handle, guest_wait_pack(-1, -1));
+    }
+}
 
+static void wait_over(uint32_t handle)
+{
+    if (handle != 0) {
+        guest_wait_show(0, 0);
+    }
+}
+
+/* Its address is free for another one as soon as NCCL returns, so it is taken out before. */
 int ncclCommDestroy(struct ncclComm *comm)
 {
-    END(comm, 0, CommDestroy(comm));
+    struct guest_nccl_comm taken;
+    const int is_shown = guest_nccl_enter();
+    const int is_known = is_shown && guest_nccl_comm_take(comm, &taken);
+    int result;
+
+    (void)give_up(comm);
+    wait_for_anybody(is_known ? taken.handle : 0);
+    result = guest_nccl()->CommDestroy(comm);
+    wait_over(is_known ? taken.handle : 0);
+    guest_nccl_leave();
+    if (is_known) {
+        guest_nccl_comm_end(&taken, 0);
+    }
+    return result;
 }
 
 int ncclCommAbort(struct ncclComm *comm)
 {
-    END(comm, 1, CommAbort(comm));
+    struct guest_nccl_comm taken;
+    const int is_shown = guest_nccl_enter();
+    const int is_known = is_shown && guest_nccl_comm_take(comm, &taken);
+    const int is_unborn = give_up(comm);
+    const int is_broken = is_known && (guest_nccl_comm_is_busy(&taken) || is_unborn);
+    const int result = guest_nccl()->CommAbort(comm);
+
+    guest_nccl_leave();
+    if (is_known) {
+        guest_nccl_comm_end(&taken, is_broken);
+    }
+    return result;
+}
+
+/* What is under way comes to its end, now or in another thread. */
+static int come_to_rest(int (*function)(struct ncclComm *comm, int flags), struct ncclComm *comm,
+                        int flags)
+{
+    const int is_shown = guest_nccl_enter();
+    const uint32_t handle = is_shown ? guest_nccl_comm_handle(comm) : 0;
+    const struct guest_nccl_birth end = {.call = {.comm = handle, .seq = guest_wait_pack(-1, -1)}};
+    int result;
+
+    wait_for_anybody(handle);
+    result = function(comm, flags);
+    wait_over(handle);
+    if (handle != 0 && result == GUEST_NCCL_IN_PROGRESS) {
+        (void)wait_for(&end, comm);
+    }
+    guest_nccl_leave();
+    return result;
+}
+
+static int finalize(struct ncclComm *comm, int flags)
+{
+    (void)flags;
+    return guest_nccl()->CommFinalize(comm);
+}
+
+static int revoke(struct ncclComm *comm, int flags)
+{
+    return guest_nccl()->CommRevoke(comm, flags);
+}
+
+int ncclCommFinalize(struct ncclComm *comm)
+{
+    return guest_nccl()->CommFinalize == NULL ? GUEST_NCCL_INVALID_USAGE
+                                              : come_to_rest(finalize, comm, 0);
+}
+
+int ncclCommRevoke(struct ncclComm *comm, int flags)
+{
+    return guest_nccl()->CommRevoke == NULL ? GUEST_NCCL_INVALID_USAGE
+                                            : come_to_rest(revoke, comm, flags);
 }
 
 int ncclCommGetAsyncError(struct ncclComm *comm, int *error)

@@ -17,7 +17,15 @@ struct pair {
     uint32_t handle;
 };
 
+/* How often a rank of this process has begun a communicator of an id. */
+struct births {
+    uint64_t base, count;
+    uint32_t rank;
+};
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct births *births;
+static size_t births_count, births_capacity;
 static struct guest_nccl_comm *list;
 static size_t list_count, list_capacity;
 static struct pair pairs[PAIRS_MAX];
@@ -99,6 +107,48 @@ static int has_other_part(uint64_t key)
     return is_any;
 }
 
+/* NULL: there is no memory. */
+static struct births *births_of(uint64_t base, uint32_t rank)
+{
+    struct births *grown;
+
+    for (size_t i = 0; i < births_count; i++) {
+        if (births[i].base == base && births[i].rank == rank) {
+            return &births[i];
+        }
+    }
+    if (births_count == births_capacity) {
+        grown = realloc(births, (2 * births_capacity + 16) * sizeof *births);
+        if (grown == NULL) {
+            return NULL;
+        }
+        births = grown;
+        births_capacity = 2 * births_capacity + 16;
+    }
+    births[births_count] = (struct births){.base = base, .rank = rank};
+    return &births[births_count++];
+}
+
+/* With NCCL_COMM_ID all ids are the same, and with a program's own ids any may be. All members make
+ * such communicators in the same order, so that a number tells them apart. */
+static uint64_t key_of(uint64_t base, uint32_t rank)
+{
+    struct births *of = births_of(base, rank);
+    const uint64_t before = of != NULL ? of->count++ : 0;
+
+    return before == 0 ? base : guest_nccl_hash(base, &before, sizeof before);
+}
+
+/* One was not made: the next one of the id is again what it is to the others. */
+static void take_back(const struct guest_nccl_comm *comm)
+{
+    struct births *of = births_of(comm->base, comm->rank);
+
+    if (of != NULL && of->count > 0) {
+        of->count--;
+    }
+}
+
 static uint32_t add(struct guest_nccl_comm *comm)
 {
     struct guest_nccl_comm *grown;
@@ -125,10 +175,11 @@ static uint32_t add(struct guest_nccl_comm *comm)
 uint32_t guest_nccl_comm_add(uint64_t key, uint32_t rank, uint32_t size,
                              enum guest_nccl_origin origin, uint64_t *number)
 {
-    struct guest_nccl_comm comm = {.key = key, .rank = rank, .size = size};
+    struct guest_nccl_comm comm = {.base = key, .rank = rank, .size = size};
     uint32_t handle;
 
     (void)pthread_mutex_lock(&lock);
+    comm.key = key_of(key, rank);
     comm.number = *number = ++last_number;
     set_name(&comm, origin);
     handle = add(&comm);
@@ -187,8 +238,33 @@ void guest_nccl_comm_drop(uint64_t number)
     for (size_t i = 0; i < list_count; i++) {
         if (list[i].number == number) {
             guest_comm_free(list[i].handle, GUEST_FREE_ABORTED);
+            take_back(&list[i]);
             list[i] = list[--list_count];
             break;
+        }
+    }
+    (void)pthread_mutex_unlock(&lock);
+}
+
+static void unshow(uint32_t *handle)
+{
+    guest_nccl_forget_lanes(*handle);
+    guest_comm_free(*handle, GUEST_FREE_UNMADE);
+    guest_comm_lost();
+    *handle = 0;
+}
+
+void guest_nccl_comm_unshow(uint32_t handle)
+{
+    (void)pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < PAIRS_MAX; i++) {
+        if (pairs[i].comm != 0 && pairs[i].handle == handle) {
+            unshow(&pairs[i].handle);
+        }
+    }
+    for (size_t i = 0; i < list_count; i++) {
+        if (list[i].handle == handle) {
+            unshow(&list[i].handle);
         }
     }
     (void)pthread_mutex_unlock(&lock);

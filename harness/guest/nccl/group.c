@@ -203,8 +203,7 @@ int ncclGroupSimulateEnd(void *info)
     result = guest_nccl()->GroupSimulateEnd(info);
     if (is_shown && group.depth == 1) {
         for (uint32_t i = 0; i < group.launch_count; i++) {
-            guest_lane_launch(group.launches[i].comm, group.launches[i].first,
-                              group.launches[i].last, 0);
+            guest_nccl_comm_unshow(group.launches[i].comm);
         }
         group.launch_count = 0;
         end_all(result);

@@ -144,11 +144,12 @@ static uint32_t kind_of(const char *func)
 static uint32_t dtype_of(const char *type)
 {
     static const char *const names[DDPROVE_GUEST_DTYPE_COUNT] = {
-        [DDPROVE_GUEST_I8] = "ncclInt8",     [DDPROVE_GUEST_U8] = "ncclUint8",
-        [DDPROVE_GUEST_I32] = "ncclInt32",   [DDPROVE_GUEST_U32] = "ncclUint32",
-        [DDPROVE_GUEST_I64] = "ncclInt64",   [DDPROVE_GUEST_U64] = "ncclUint64",
-        [DDPROVE_GUEST_F16] = "ncclFloat16", [DDPROVE_GUEST_F32] = "ncclFloat32",
-        [DDPROVE_GUEST_F64] = "ncclFloat64", [DDPROVE_GUEST_BF16] = "ncclBfloat16",
+        [DDPROVE_GUEST_I8] = "ncclInt8",           [DDPROVE_GUEST_U8] = "ncclUint8",
+        [DDPROVE_GUEST_I32] = "ncclInt32",         [DDPROVE_GUEST_U32] = "ncclUint32",
+        [DDPROVE_GUEST_I64] = "ncclInt64",         [DDPROVE_GUEST_U64] = "ncclUint64",
+        [DDPROVE_GUEST_F16] = "ncclFloat16",       [DDPROVE_GUEST_F32] = "ncclFloat32",
+        [DDPROVE_GUEST_F64] = "ncclFloat64",       [DDPROVE_GUEST_BF16] = "ncclBfloat16",
+        [DDPROVE_GUEST_F8E4M3] = "ncclFloat8e4m3", [DDPROVE_GUEST_F8E5M2] = "ncclFloat8e5m2",
     };
 
     return find(names, DDPROVE_GUEST_DTYPE_COUNT, type, DDPROVE_GUEST_BYTES);

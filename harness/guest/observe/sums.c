@@ -85,10 +85,20 @@ static uint64_t bytes_of(const struct ddprove_guest_call *call, const struct gue
     return parts->count * call->elem_count * guest_dtype_size_bytes(call->dtype);
 }
 
+/* There is no arithmetic for these: nothing is shown of their values, and nothing judged. */
+static int is_opaque(uint32_t dtype)
+{
+    return dtype == DDPROVE_GUEST_F8E4M3 || dtype == DDPROVE_GUEST_F8E5M2;
+}
+
 static struct guest_parts parts_in(const struct guest_comm *comm,
                                    const struct ddprove_guest_call *call)
 {
-    return guest_parts_in(call->kind, guest_load(&comm->rank), call->root, guest_load(&comm->size));
+    struct guest_parts parts =
+        guest_parts_in(call->kind, guest_load(&comm->rank), call->root, guest_load(&comm->size));
+
+    parts.count = is_opaque(call->dtype) ? 0 : parts.count;
+    return parts;
 }
 
 /* Nothing, unless the result's elements are as many as a call of this kind brings. */
@@ -99,7 +109,8 @@ static struct guest_parts parts_out(const struct guest_comm *comm,
         guest_parts_out(call->kind, guest_load(&comm->rank), call->root, guest_load(&comm->size));
     const uint64_t count = call->out_count != 0 ? call->out_count : call->elem_count;
 
-    parts.count = count == parts.count * call->elem_count ? parts.count : 0;
+    parts.count =
+        count == parts.count * call->elem_count && !is_opaque(call->dtype) ? parts.count : 0;
     return parts;
 }
 

@@ -11,6 +11,7 @@
 #define STANDIN_COMM_T   struct ncclComm
 #define STANDIN_ID_T     ncclUniqueId
 #define STANDIN_CONFIG_T ncclConfig_t
+#define STANDIN_SIM_T    ncclSimInfo_t
 #include "tests/standin/nccl/functions.h"
 
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a " is " #b)

@@ -121,9 +121,19 @@ static void *root_main(void *context)
     struct standin_wait wait = {&root->is_stopping, NULL};
     struct standin_peer *peers = NULL;
     int count = root_collect(root, &peers);
-    for (int i = 0; i < count; i++) {
-        (void)standin_send_all(root->fd[i], peers, (size_t)count * sizeof *peers, &wait);
-        standin_close(&root->fd[i]);
+    while (count > 0) {
+        for (int i = 0; i < count; i++) {
+            (void)standin_send_all(root->fd[i], peers, (size_t)count * sizeof *peers, &wait);
+            standin_close(&root->fd[i]);
+        }
+        free(peers);
+        peers = NULL;
+        if (!standin_script_has("id=again")) {
+            break;
+        }
+        free(root->fd);
+        root->fd = NULL;
+        count = root_collect(root, &peers);
     }
     free(peers);
     if (count > 0) {

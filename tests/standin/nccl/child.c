@@ -23,6 +23,14 @@ static int revoke_run(struct standin_job *job)
     return STANDIN_SUCCESS;
 }
 
+/* Nothing of the group is made. */
+int ncclGroupSimulateEnd(void *info)
+{
+    (void)info;
+    (void)standin_group_error(STANDIN_INTERNAL_ERROR);
+    return standin_group_end() == STANDIN_INVALID_USAGE ? STANDIN_INVALID_USAGE : STANDIN_SUCCESS;
+}
+
 int ncclCommRevoke(struct standin_comm *comm, int flags)
 {
     if (comm == NULL) {

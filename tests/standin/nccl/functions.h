@@ -20,6 +20,7 @@ extern "C" {
 #define STANDIN_COMM_T   struct standin_comm
 #define STANDIN_ID_T     struct standin_id
 #define STANDIN_CONFIG_T struct standin_config
+#define STANDIN_SIM_T    void
 #endif
 #define STANDIN_EXPORT __attribute__((visibility("default")))
 
@@ -42,6 +43,7 @@ STANDIN_EXPORT STANDIN_RESULT_T ncclCommCount(STANDIN_COMM_T *comm, int *count);
 STANDIN_EXPORT STANDIN_RESULT_T ncclCommCuDevice(STANDIN_COMM_T *comm, int *device);
 STANDIN_EXPORT STANDIN_RESULT_T ncclCommUserRank(STANDIN_COMM_T *comm, int *rank);
 /* Not in libddp_nccl_standin_old.so. */
+STANDIN_EXPORT STANDIN_RESULT_T ncclGroupSimulateEnd(STANDIN_SIM_T *info);
 STANDIN_EXPORT STANDIN_RESULT_T ncclCommRevoke(STANDIN_COMM_T *comm, int flags);
 STANDIN_EXPORT STANDIN_RESULT_T ncclCommSplit(STANDIN_COMM_T *comm, int color, int key,
                                               STANDIN_COMM_T **child, STANDIN_CONFIG_T *config);

@@ -17,8 +17,9 @@
  *     shrink_call=<error>
  *     abort=hang | abort_after_revoke=hang | shrink_call=hang | revoke_call=hang
  *                                             the calls; the last one does nothing then
- *     sum=exact                               fp32 sums are rounded once, from up to 16 ranks
- *     version=<N> | bus_id=unique | connect=eager | shrink_after_error=ok | strict_abort=1
+ *     id=again                                an id serves for one communicator after the other, as
+ * with NCCL_COMM_ID sum=exact                               fp32 sums are rounded once, from up to
+ * 16 ranks version=<N> | bus_id=unique | connect=eager | shrink_after_error=ok | strict_abort=1
  *
  * What hangs goes on when the communicator is aborted, or when the script is replaced.
  * <error>: 1 to 6, or cuda_error, system_error, internal_error, invalid_argument, invalid_usage,
@@ -46,9 +47,9 @@ static pthread_once_t script_once = PTHREAD_ONCE_INIT;
 static struct directive directives[DIRECTIVES_MAX];
 static size_t directive_count;
 
-static const char *const flags[] = {"bus_id=unique", "bus_id=device",         "connect=eager",
-                                    "connect=lazy",  "shrink_after_error=ok", "strict_abort=1",
-                                    "sum=exact"};
+static const char *const flags[] = {
+    "bus_id=unique",         "bus_id=device",  "connect=eager", "connect=lazy",
+    "shrink_after_error=ok", "strict_abort=1", "sum=exact",     "id=again"};
 static const char *const errors[] = {"",
                                      "cuda_error",
                                      "system_error",
