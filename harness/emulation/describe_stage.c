@@ -130,6 +130,12 @@ static ddp_status describe_input(struct harness_describing *view, uint32_t rank,
         struct harness_tensor before = harness_layout_at(&e->buckets, e->now.bucket_out, rank, b);
 
         DDP_TRY(harness_describing_decode(e, &before, &view->before));
+        /* A hook divides whatever it finds there. */
+        if (e->input->plan->job.hook == HARNESS_HOOK_ALLREDUCE) {
+            for (size_t i = 0; i < view->elem_count; i++) {
+                view->before[i] *= view->scale;
+            }
+        }
     }
     harness_describing_run(
         view, 0, "what the all-reduce of the step before left there: nothing was copied in");

@@ -59,12 +59,16 @@ static void skip_result(struct harness_answers *answers)
     case DDP_FAULT_POINT_BUCKET_UNFLATTEN: /* what was there before, or the rank's own */
         /* Of one sample, all ranks have the same gradient. */
         if (job->ranks > 1 && job->samples != 1 && !job->gradient_as_bucket_view &&
-            answers->job->uses_all &&
             harness_grammar_is_even(job) && /* else it may be the rank's own alone, and a factor */
             harness_answers_is_sure(
                 answers, harness_answers_bucket(answers, (uint64_t)answers->fault->at.bucket))) {
             harness_answers_add_at(answers, HARNESS_VERDICT_VALUE_STALE, answers->step,
                                    answers->fault->at.bucket);
+            /* Beside what the rank has of its own there are zeros of what it did not use. */
+            if (!answers->job->uses_all) {
+                harness_answers_add_at(answers, HARNESS_VERDICT_VALUE_CORRUPTED, answers->step,
+                                       answers->fault->at.bucket);
+            }
         }
         break;
     case DDP_FAULT_POINT_CHECKPOINT_KEY:
@@ -149,9 +153,15 @@ static void skip(struct harness_answers *answers)
             harness_answers_add(answers, HARNESS_VERDICT_MISMATCH_MISSING);
         }
         break;
+    case DDP_FAULT_POINT_GRAD_READY:
+    case DDP_FAULT_POINT_BUCKET_COPY:
+    case DDP_FAULT_POINT_BUCKET_FILL:
+        harness_answers_skip_param(answers);
+        break;
     case DDP_FAULT_POINT_COLLECTIVE_WAIT:
         /* Else it may not be used; and hooks wait once more. */
-        if (job->ranks > 1 && answers->job->uses_all && job->hook == HARNESS_HOOK_NONE) {
+        if (job->ranks > 1 && harness_answers_is_any_used(answers) &&
+            job->hook == HARNESS_HOOK_NONE) {
             harness_answers_add_at(answers, HARNESS_VERDICT_USAGE_UNORDERED, answers->step,
                                    answers->fault->at.bucket);
         }
@@ -219,8 +229,10 @@ static void act(struct harness_answers *answers)
 
     switch (action->kind) {
     case HARNESS_ACTION_NONE:
-    case HARNESS_ACTION_DELAY: /* shorter than any budget */
         harness_answers_add_at(answers, HARNESS_VERDICT_NONE, -1, -1);
+        break;
+    case HARNESS_ACTION_DELAY: /* shorter than any budget */
+        harness_answers_pause(answers, action->delay_ms);
         break;
     case HARNESS_ACTION_KILL:
     case HARNESS_ACTION_ABORT:
@@ -237,7 +249,7 @@ static void act(struct harness_answers *answers)
         break;
     case HARNESS_ACTION_STOP:
         if (action->stop_ms > 0) {
-            harness_answers_add_at(answers, HARNESS_VERDICT_NONE, -1, -1);
+            harness_answers_pause(answers, action->stop_ms);
         } else {
             harness_answers_add(answers, HARNESS_VERDICT_HANG_STOPPED);
         }
@@ -265,7 +277,11 @@ static void act(struct harness_answers *answers)
         harness_answers_add_at(answers, HARNESS_VERDICT_RESOURCE_HOST_MEMORY, -1, -1);
         break;
     case HARNESS_ACTION_CORRUPT:
-        harness_answers_corrupt(answers);
+        if (answers->fault->point == DDP_FAULT_POINT_BUCKET_FILL) {
+            harness_answers_corrupt_fill(answers);
+        } else {
+            harness_answers_corrupt(answers);
+        }
         break;
     case HARNESS_ACTION_ARG:
         argue(answers);

@@ -83,6 +83,41 @@ static bool is_fine(const struct harness_answers *answers, const struct harness_
            job->hook == HARNESS_HOOK_NONE;
 }
 
+bool harness_answers_is_used(const struct harness_answers *answers)
+{
+    const struct harness_action *action = &answers->fault->action;
+    const struct harness_bucket *bucket =
+        harness_answers_bucket(answers, (uint64_t)answers->fault->at.bucket);
+
+    for (uint64_t i = 0; i < action->count; i++) {
+        const uint64_t elem = action->elem + i * action->stride;
+        uint32_t place = 0;
+
+        while (place + 1 < bucket->param_count && bucket->offsets[place + 1] <= elem) {
+            place++;
+        }
+        if (harness_grammar_use_of_any(answers->job, answers->step, bucket->params[place]) !=
+            HARNESS_GRAMMAR_USED) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool harness_answers_is_any_used(const struct harness_answers *answers)
+{
+    const struct harness_bucket *bucket =
+        harness_answers_bucket(answers, (uint64_t)answers->fault->at.bucket);
+
+    for (uint32_t i = 0; i < bucket->param_count; i++) {
+        if (harness_grammar_use_of_any(answers->job, answers->step, bucket->params[i]) ==
+            HARNESS_GRAMMAR_USED) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A bucket's contribution, before it is summed. */
 static void corrupt_contribution(struct harness_answers *answers)
 {
@@ -164,7 +199,7 @@ static void corrupt_sum(struct harness_answers *answers)
 {
     enum harness_corrupt_kind kind = answers->fault->action.corrupt;
 
-    if (!answers->job->uses_all) {
+    if (!harness_answers_is_used(answers)) {
         return;
     }
     if (kind == HARNESS_CORRUPT_NAN) {

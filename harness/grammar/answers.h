@@ -27,6 +27,15 @@ bool harness_answers_is_regression(const struct harness_answers *answers);
 /* The bucket's gradient is not all zero, whatever the data. */
 bool harness_answers_is_sure(const struct harness_answers *answers,
                              const struct harness_bucket *bucket);
+/* Some rank uses each of the elements of a bucket that the fault alters; or any of them all. */
+bool harness_answers_is_used(const struct harness_answers *answers);
+bool harness_answers_is_any_used(const struct harness_answers *answers);
+/* A parameter's gradient that does not come, or is left out, or altered, where its bucket is
+ * filled. */
+void harness_answers_skip_param(struct harness_answers *answers);
+void harness_answers_corrupt_fill(struct harness_answers *answers);
+/* A rank that pauses and goes on, for less than any budget. */
+void harness_answers_pause(struct harness_answers *answers, uint64_t pause_ms);
 /* Of data that the fault alters. */
 void harness_answers_corrupt(struct harness_answers *answers);
 

@@ -177,6 +177,23 @@ static void draw_variable(struct harness_draw_site *site)
     }
 }
 
+/* Now and then a rank is late in each step, where nothing else goes wrong. */
+static bool is_straggler(const struct harness_draw_site *site)
+{
+    return site->job->job->slow_after_ms > 0 && site->is_first && site->is_last &&
+           site->fault->at.step >= 0 && harness_draw_chance(site->draw, 40);
+}
+
+/* Longer than what it allows, each time that it comes to the point; budgets are longer still. */
+static void draw_straggler(struct harness_draw_site *site)
+{
+    const uint64_t limit_ms = site->job->job->slow_after_ms;
+
+    site->fault->at.step = -1;
+    site->fault->at.times = 0;
+    site->fault->action.delay_ms = limit_ms + harness_draw_between(site->draw, 2, 40);
+}
+
 bool harness_draw_details(struct harness_draw_site *site)
 {
     static const int signals[] = {SIGKILL, SIGSEGV, SIGTERM, SIGBUS, SIGABRT};
@@ -194,6 +211,10 @@ bool harness_draw_details(struct harness_draw_site *site)
         action->stop_ms = harness_draw_chance(draw, 25) ? harness_draw_between(draw, 1, 40) : 0;
         return action->stop_ms > 0 || site->is_last;
     case HARNESS_ACTION_DELAY:
+        if (is_straggler(site)) {
+            draw_straggler(site);
+            return true;
+        }
         action->delay_ms = /* who comes late to the start is waited for long */
             harness_draw_between(draw, 1, site->place == HARNESS_GRAMMAR_AT_START ? 400 : 40);
         site->fault->at.times = (uint32_t)harness_draw_between(draw, 1, 2);

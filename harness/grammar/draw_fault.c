@@ -14,8 +14,8 @@ static bool is_data(enum ddp_fault_point point)
 {
     return point == DDP_FAULT_POINT_MODEL_BUILD || point == DDP_FAULT_POINT_BUCKET_LAUNCH ||
            point == DDP_FAULT_POINT_GRAD_READY || point == DDP_FAULT_POINT_COLLECTIVE_POST ||
-           point == DDP_FAULT_POINT_BUCKET_UNFLATTEN || point == DDP_FAULT_POINT_PARAM_UPDATED ||
-           point == DDP_FAULT_POINT_OPTIMIZER_STATE;
+           point == DDP_FAULT_POINT_BUCKET_FILL || point == DDP_FAULT_POINT_BUCKET_UNFLATTEN ||
+           point == DDP_FAULT_POINT_PARAM_UPDATED || point == DDP_FAULT_POINT_OPTIMIZER_STATE;
 }
 
 /* Points where an action makes a difference that the model knows. */
@@ -44,6 +44,7 @@ static bool is_offered(enum harness_action_kind action, enum ddp_fault_point poi
                point == DDP_FAULT_POINT_DATA_NEXT || point == DDP_FAULT_POINT_COLLECTIVE_WAIT ||
                point == DDP_FAULT_POINT_COLLECTIVE_ENQUEUE ||
                point == DDP_FAULT_POINT_BUCKET_UNFLATTEN || point == DDP_FAULT_POINT_BUCKET_COPY ||
+               point == DDP_FAULT_POINT_BUCKET_FILL || point == DDP_FAULT_POINT_GRAD_READY ||
                point == DDP_FAULT_POINT_CHECKPOINT_KEY ||
                point == DDP_FAULT_POINT_CHECKPOINT_RENAME;
     case HARNESS_ACTION_DUP:
@@ -121,7 +122,11 @@ static enum harness_action_kind draw_action(struct harness_draw_site *site)
     size_t count = sizeof actions / sizeof actions[0];
 
     for (size_t i = 0; i < count; i++) {
-        weights[i] = actions[i].weight;
+        /* Where it is said what slow is, more are late. */
+        weights[i] =
+            actions[i].weight *
+            (actions[i].action == HARNESS_ACTION_DELAY && site->job->job->slow_after_ms > 0 ? 8
+                                                                                            : 1);
     }
     return actions[harness_draw_weighted(site->draw, weights, count)].action;
 }
@@ -191,7 +196,7 @@ static bool draw_rank_and_step(struct harness_draw_site *site)
             at->step = (int64_t)harness_draw_between(site->draw, site->first_step, last - 1);
             return (site->place != HARNESS_GRAMMAR_AT_CHECKPOINT ||
                     (at->step + 1) % job->checkpoint_every == 0) &&
-                   harness_grammar_is_there(site->job, site->fault->point, rank, at->step);
+                   harness_grammar_is_there(site->job, site->fault->point, at);
         }
     }
     return false;
@@ -262,10 +267,10 @@ static bool draw_trigger(struct harness_draw_site *site)
         }
         break;
     case HARNESS_GRAMMAR_AT_PARAM:
-        if (!site->job->uses_all) {
-            return false; /* who uses it, and when, is another question */
-        }
         at->param = (int64_t)harness_draw_below(draw, site->job->param_count);
+        if (!harness_grammar_is_there(site->job, site->fault->point, at)) {
+            return false;
+        }
         if ((site->fault->point == DDP_FAULT_POINT_GRAD_READY && harness_draw_chance(draw, 60)) ||
             site->fault->point == DDP_FAULT_POINT_BUCKET_COPY ||
             site->fault->point == DDP_FAULT_POINT_BUCKET_FILL) { /* only where it reduces */
@@ -339,6 +344,15 @@ static bool is_raced(const struct harness_draw_site *site, enum harness_verdict 
     return is_behind && harness_verdict_family(verdict) == HARNESS_FAMILY_VALUE;
 }
 
+/* Late once is a straggler beside nothing else: what is late twice has a pattern, and of a job that
+ * ends early nobody asks who was late. */
+static bool is_late_beside_others(const struct harness_draw_site *site,
+                                  enum harness_verdict verdict)
+{
+    return harness_verdict_family(verdict) == HARNESS_FAMILY_SLOW &&
+           !(site->is_first && site->is_last);
+}
+
 struct harness_trigger harness_draw_anywhere(void)
 {
     return (struct harness_trigger){.step = -1,
@@ -363,7 +377,8 @@ bool harness_draw_fault(struct harness_draw_site *site)
         fault->action.kind = draw_action(site);
         if (draw_point(site) && draw_trigger(site) && harness_draw_details(site) &&
             !is_drowned(site) && harness_model_answers(site->job, fault, answers) > 0 &&
-            !is_raced(site, answers[0].verdict)) {
+            !is_raced(site, answers[0].verdict) &&
+            !is_late_beside_others(site, answers[0].verdict)) {
             return true;
         }
     }

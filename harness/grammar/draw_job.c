@@ -360,3 +360,9 @@ void grammar_JOB_phase_budget_ms(struct harness_draw *draw)
         draw->plan->job.phase_budget_ms[phase] *= harness_draw_between(draw, 1, 3);
     }
 }
+
+/* Shorter than most pauses that are drawn, or longer than all of them. */
+void grammar_JOB_slow_after_ms(struct harness_draw *draw)
+{
+    draw->plan->job.slow_after_ms = (uint64_t)HARNESS_DRAW_ONE_OF(draw, 5, 10, 20, 100);
+}

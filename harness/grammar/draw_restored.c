@@ -64,7 +64,7 @@ static bool move_fault(struct harness_draw *draw, const struct harness_grammar_j
     if (moved.at.step >= 0) {
         moved.at.step = (int64_t)harness_draw_between(draw, from, steps - 1);
     }
-    if (!harness_grammar_is_there(job, moved.point, moved.at.rank, moved.at.step) ||
+    if (!harness_grammar_is_there(job, moved.point, &moved.at) ||
         harness_model_answers(job, &moved, answers) == 0) {
         return false;
     }

@@ -170,3 +170,10 @@ void grammar_RESTORE_ranks(struct harness_draw *draw)
         draw->plan->restore.ranks = (uint32_t)harness_draw_between(draw, least, job->ranks);
     }
 }
+
+/* Where the optimizer keeps something; after an edit, what is wrong first depends on its place. */
+void grammar_RESTORE_skip_optimizer_state(struct harness_draw *draw)
+{
+    draw->plan->restore.skip_optimizer_state =
+        draw->plan->restore.is_set && harness_grammar_is_plain(&draw->plan->job);
+}

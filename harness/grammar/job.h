@@ -59,9 +59,20 @@ enum harness_grammar_place {
 };
 enum harness_grammar_place harness_grammar_place(const struct harness_grammar_job *job,
                                                  enum ddp_fault_point point);
-/* Whether the rank comes to the point in that step, if it has data for it. */
+/* Whether the trigger's rank comes to the point in its step, if it has data for it; for sure. */
 bool harness_grammar_is_there(const struct harness_grammar_job *job, enum ddp_fault_point point,
-                              uint32_t rank, int64_t step);
+                              const struct harness_trigger *at);
+/* Whether a rank uses a parameter in each micro-batch of a step. */
+enum harness_grammar_use {
+    HARNESS_GRAMMAR_UNSURE, /* the data, or the random numbers of the model, decide */
+    HARNESS_GRAMMAR_USED,
+    HARNESS_GRAMMAR_UNUSED,
+};
+enum harness_grammar_use harness_grammar_use(const struct harness_grammar_job *job, uint32_t rank,
+                                             int64_t step, int64_t param);
+/* USED: some rank does; UNUSED: none does. */
+enum harness_grammar_use harness_grammar_use_of_any(const struct harness_grammar_job *job,
+                                                    int64_t step, int64_t param);
 /* Whether the model of faults knows what the fault does to this job. What ends a rank, or stops it,
  * or does nothing that ranks exchange, does the same in a job that is not plain; all else depends
  * on what its hook, or its scale, makes of it. */

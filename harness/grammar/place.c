@@ -150,14 +150,33 @@ static bool is_posting(const struct harness_job *job, uint32_t rank)
     return false;
 }
 
+/* Gradients come of the parameters that the rank uses, updates of those that any of them uses;
+ * buckets are filled with all. */
+static bool is_param_there(const struct harness_grammar_job *job, enum ddp_fault_point point,
+                           const struct harness_trigger *at)
+{
+    switch (point) {
+    case DDP_FAULT_POINT_GRAD_READY:
+        return at->param < 0 ||
+               harness_grammar_use(job, at->rank, at->step, at->param) == HARNESS_GRAMMAR_USED;
+    case DDP_FAULT_POINT_PARAM_UPDATED:
+    case DDP_FAULT_POINT_OPTIMIZER_STATE:
+        return at->param < 0 ||
+               harness_grammar_use_of_any(job, at->step, at->param) == HARNESS_GRAMMAR_USED;
+    default:
+        return true;
+    }
+}
+
 bool harness_grammar_is_there(const struct harness_grammar_job *job, enum ddp_fault_point point,
-                              uint32_t rank, int64_t step)
+                              const struct harness_trigger *at)
 {
     const struct harness_job *plan = job->job;
+    const int64_t step = at->step;
 
     switch (point) {
     case DDP_FAULT_POINT_POSTS_GROUP:
-        return is_posting(plan, rank);
+        return is_posting(plan, at->rank);
     case DDP_FAULT_POINT_EVALUATE:
         return (step + 1) % plan->evaluate_every == 0;
     case DDP_FAULT_POINT_HOOK_STATE:
@@ -165,9 +184,9 @@ bool harness_grammar_is_there(const struct harness_grammar_job *job, enum ddp_fa
     case DDP_FAULT_POINT_AVERAGE:
         return harness_program_is_averaged(plan, step);
     case DDP_FAULT_POINT_BUCKET_REBUILD:
-        return rank == 0 && step == job->program.rebuilt_step;
+        return at->rank == 0 && step == job->program.rebuilt_step;
     default:
-        return true;
+        return is_param_there(job, point, at);
     }
 }
 

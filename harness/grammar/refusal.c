@@ -49,6 +49,11 @@ static bool is_mix_fitting(const struct harness_restore *restore, struct depths 
     return is_stripping(restore) && depths.stored == 0 && depths.wanted == 0;
 }
 
+static bool has_state(const struct harness_optimizer *optimizer)
+{
+    return optimizer->kind == HARNESS_OPTIMIZER_ADAMW || optimizer->momentum > 0;
+}
+
 enum harness_verdict harness_model_refusal(const struct harness_plan *plan)
 {
     const struct harness_restore *restore = &plan->restore;
@@ -74,5 +79,11 @@ enum harness_verdict harness_model_refusal(const struct harness_plan *plan)
     default:
         break;
     }
-    return is_all_fitting ? HARNESS_VERDICT_NONE : HARNESS_VERDICT_CHECKPOINT_PREFIX;
+    if (!is_all_fitting) {
+        return HARNESS_VERDICT_CHECKPOINT_PREFIX;
+    }
+    /* What loads is not all that was saved. */
+    return restore->skip_optimizer_state && has_state(&plan->job.optimizer)
+               ? HARNESS_VERDICT_CHECKPOINT_STATE
+               : HARNESS_VERDICT_NONE;
 }

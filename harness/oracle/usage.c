@@ -140,9 +140,10 @@ static void add_params(const struct harness_emulation *e, ddp_status status,
     }
 }
 
-/* Whether the reference's model leaves the parameter without a gradient in a step. With `pytorch`
- * semantics it is reported one pass late: if the step was not reached, or is not predicted since
- * the one before did not succeed, the one before is meant. */
+/* Whether the reference's model leaves the parameter without a gradient in a step: of a rank
+ * that has data for it, since one whose data have ended makes no pass. With `pytorch` semantics it
+ * is reported one pass late: if the step was not reached, or is not predicted since the one before
+ * did not succeed, the one before is meant. */
 static bool is_unused_by_model(const struct harness_emulation *e, uint32_t rank, int32_t step,
                                uint32_t param)
 {
@@ -154,6 +155,7 @@ static bool is_unused_by_model(const struct harness_emulation *e, uint32_t rank,
         k--;
     }
     return k < count && e->expected.predicted[k] >= HARNESS_PREDICTED_GRADIENT &&
+           harness_emulation_is_active(e, rank, e->start_step + k) &&
            !e->expected.has_grad[((size_t)k * e->world + rank) * e->params.count + param];
 }
 
