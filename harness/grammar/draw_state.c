@@ -171,9 +171,12 @@ void grammar_RESTORE_ranks(struct harness_draw *draw)
     }
 }
 
-/* Where the optimizer keeps something; after an edit, what is wrong first depends on its place. */
+/* Not beside an edit of one of the optimizer's keys, from which a world of another size goes on. */
 void grammar_RESTORE_skip_optimizer_state(struct harness_draw *draw)
 {
-    draw->plan->restore.skip_optimizer_state =
-        draw->plan->restore.is_set && harness_grammar_is_plain(&draw->plan->job);
+    const char *key = draw->plan->restore.key;
+
+    draw->plan->restore.skip_optimizer_state = draw->plan->restore.is_set &&
+                                               harness_grammar_is_plain(&draw->plan->job) &&
+                                               (key == NULL || strncmp(key, "optim.", 6) != 0);
 }

@@ -60,7 +60,8 @@ enum harness_verdict harness_model_refusal(const struct harness_plan *plan)
     const struct depths model = depths_of(plan, false), optimizer = depths_of(plan, true);
     bool is_of_model = restore->key != NULL && strncmp(restore->key, "optim.", 6) != 0;
     bool is_model_fitting = is_fitting(restore, model);
-    bool is_all_fitting = is_model_fitting && is_fitting(restore, optimizer);
+    const bool is_skipped = restore->skip_optimizer_state; /* nobody looks for its keys */
+    bool is_all_fitting = is_model_fitting && (is_skipped || is_fitting(restore, optimizer));
 
     switch (restore->edit) {
     case HARNESS_EDIT_TRUNCATE:
@@ -70,11 +71,15 @@ enum harness_verdict harness_model_refusal(const struct harness_plan *plan)
         return HARNESS_VERDICT_CHECKPOINT_CORRUPTED;
     case HARNESS_EDIT_DROP_KEY:
     case HARNESS_EDIT_EXTRA_KEY:
+        if (is_skipped && !is_of_model) {
+            break;
+        }
         /* The model is loaded first. Keys that no prefix makes equal are not a prefix's fault. */
         return is_of_model || is_model_fitting ? HARNESS_VERDICT_CHECKPOINT_KEYS
                                                : HARNESS_VERDICT_CHECKPOINT_PREFIX;
     case HARNESS_EDIT_MIXED_PREFIX:
-        is_all_fitting = is_mix_fitting(restore, model) && is_mix_fitting(restore, optimizer);
+        is_all_fitting =
+            is_mix_fitting(restore, model) && (is_skipped || is_mix_fitting(restore, optimizer));
         break;
     default:
         break;
@@ -83,7 +88,6 @@ enum harness_verdict harness_model_refusal(const struct harness_plan *plan)
         return HARNESS_VERDICT_CHECKPOINT_PREFIX;
     }
     /* What loads is not all that was saved. */
-    return restore->skip_optimizer_state && has_state(&plan->job.optimizer)
-               ? HARNESS_VERDICT_CHECKPOINT_STATE
-               : HARNESS_VERDICT_NONE;
+    return is_skipped && has_state(&plan->job.optimizer) ? HARNESS_VERDICT_CHECKPOINT_STATE
+                                                         : HARNESS_VERDICT_NONE;
 }
