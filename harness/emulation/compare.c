@@ -75,7 +75,7 @@ static void join_formats(struct harness_deviation *first, const struct harness_d
     const unsigned formats = first->what.residual.formats & other->what.residual.formats;
 
     if (harness_residual_is_one_format(&first->what.residual, &other->what.residual)) {
-        if (first->what.verdict == HARNESS_VERDICT_VALUE_CORRUPTED ||
+        if (first->what.verdict != HARNESS_VERDICT_VALUE_PRECISION ||
             (other->what.verdict == HARNESS_VERDICT_VALUE_PRECISION &&
              other->what.residual.formats == formats)) {
             *first = *other;

@@ -104,25 +104,6 @@ static bool is_gone_on(const struct harness_paths *paths, const struct harness_f
 
 /* --- device work ------------------------------------------------------------------------------ */
 
-/* An extra collective works on a buffer while its rank goes on using it. */
-static bool is_extra_work(const struct harness_paths *paths, const struct harness_finding *a,
-                          const struct harness_finding *b)
-{
-    return a->verdict == HARNESS_VERDICT_MISMATCH_EXTRA && a->step == b->step &&
-           harness_path_is_of(b, a) && harness_path_is_same_tensor(paths, a, b);
-}
-
-/* The same of an operation that reduces no bucket: its twin's buffer is read for its hash. */
-static bool is_extra_use(const struct harness_paths *paths, const struct harness_finding *a,
-                         const struct harness_finding *b)
-{
-    const bool is_twin = b->op.seq == a->op.seq || b->op.seq + 1 == a->op.seq;
-
-    (void)paths;
-    return a->verdict == HARNESS_VERDICT_MISMATCH_EXTRA && is_twin && b->op.is_set &&
-           b->op.role == a->op.role && a->op.role != DDP_ROLE_BUCKET && harness_path_is_of(b, a);
-}
-
 /* Gradients that were not reduced are used while buckets are being reduced. */
 static bool is_unfinished_pass(const struct harness_paths *paths, const struct harness_finding *a,
                                const struct harness_finding *b)
@@ -413,9 +394,10 @@ static const struct {
     {KIND_OPERATION, KIND_OPERATION, harness_buckets_is_posted_so, "its buckets are of that list"},
     {KIND_OPERATION, KIND_VALUE, harness_buckets_is_laid_so, "its buckets are of that list"},
     {KIND_OPERATION, KIND_FAILURE, harness_buckets_is_refused, "that list cannot be"},
-    {KIND_OPERATION, KIND_RACE, is_extra_work, "the extra work uses that buffer"},
-    {KIND_OPERATION, KIND_RACE, is_extra_use, "the extra work uses that buffer"},
-    {KIND_OPERATION, KIND_VALUE, is_extra_work, "the extra operation works on that buffer"},
+    {KIND_OPERATION, KIND_RACE, harness_value_is_extra_work, "the extra work uses that buffer"},
+    {KIND_OPERATION, KIND_RACE, harness_value_is_extra_use, "the extra work uses that buffer"},
+    {KIND_OPERATION, KIND_VALUE, harness_value_is_extra_work,
+     "the extra operation works on that buffer"},
     {KIND_OPERATION, KIND_VALUE, harness_path_is_not_received,
      "it trained on what it had not received"},
     {KIND_OPERATION, KIND_VALUE, harness_value_is_mixed, "it came out of mixed operations"},
@@ -450,6 +432,8 @@ static const struct {
     {KIND_VALUE, KIND_VALUE, harness_value_is_copied_so, "the map says whether it was used"},
     {KIND_VALUE, KIND_VALUE, is_not_waited, "it completed the operation alone"},
     {KIND_VALUE, KIND_VALUE, harness_value_is_displaced, "its next messages were taken for those"},
+    {KIND_VALUE, KIND_OPERATION, harness_value_is_overtaken,
+     "its messages were taken for earlier ones"},
     {KIND_VALUE, KIND_FAILURE, is_left_alone, "that rank took no part in the operation"},
     {KIND_VALUE, KIND_FAILURE, harness_value_is_measured_so, "some of them measure trees already"},
     {KIND_VALUE, KIND_WAIT, is_left_alone, "that rank took no part in the operation"},
@@ -480,7 +464,9 @@ static const char *find_path(const struct harness_paths *paths, const struct har
     enum harness_cause_kind consequence = harness_cause_kind_of(b);
 
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-        DDP_ASSERT(rules[i].cause <= rules[i].consequence); /* else there might be a circle */
+        /* Else there might be a circle; that one leads to later operations alone. */
+        DDP_ASSERT(rules[i].cause <= rules[i].consequence ||
+                   rules[i].is_path == harness_value_is_overtaken);
         if (rules[i].cause == cause && rules[i].consequence == consequence &&
             rules[i].is_path(paths, a, b)) {
             return rules[i].words;

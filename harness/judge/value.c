@@ -182,6 +182,35 @@ bool harness_value_is_displaced(const struct harness_paths *paths, const struct 
            (b->stage < 0 || b->stage == HARNESS_STAGE_OUTPUT);
 }
 
+/* What it sends of a later operation ends those that wait in the one it took no part in, and is
+ * short by so much in its own, in which it seems to have taken no part. */
+bool harness_value_is_overtaken(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b)
+{
+    return b->oracle == HARNESS_ORACLE_MONITOR && b->verdict == HARNESS_VERDICT_MISMATCH_MISSING &&
+           b->op.seq > a->op.seq && harness_rank_set_is_equal(&a->culprits, &b->culprits) &&
+           harness_path_is_displacing(paths, a);
+}
+
+/* An extra collective works on a buffer while its rank goes on using it. */
+bool harness_value_is_extra_work(const struct harness_paths *paths, const struct harness_finding *a,
+                                 const struct harness_finding *b)
+{
+    return a->verdict == HARNESS_VERDICT_MISMATCH_EXTRA && a->step == b->step &&
+           harness_path_is_of(b, a) && harness_path_is_same_tensor(paths, a, b);
+}
+
+/* The same of an operation that reduces no bucket: its twin's buffer is read for its hash. */
+bool harness_value_is_extra_use(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b)
+{
+    const bool is_twin = b->op.seq == a->op.seq || b->op.seq + 1 == a->op.seq;
+
+    (void)paths;
+    return a->verdict == HARNESS_VERDICT_MISMATCH_EXTRA && is_twin && b->op.is_set &&
+           b->op.role == a->op.role && a->op.role != DDP_ROLE_BUCKET && harness_path_is_of(b, a);
+}
+
 /* A BatchNorm that left an exchange out went on with the statistics of the rank's own batch. */
 bool harness_value_is_of_own_batch(const struct harness_paths *paths,
                                    const struct harness_finding *a, const struct harness_finding *b)

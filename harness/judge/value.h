@@ -34,6 +34,13 @@ bool harness_value_is_unreduced(const struct harness_paths *paths, const struct 
 /* a: what a rank has of an operation in which it took no part. */
 bool harness_value_is_displaced(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b);
+bool harness_value_is_overtaken(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b);
+/* a: an operation that the program has not. */
+bool harness_value_is_extra_work(const struct harness_paths *paths, const struct harness_finding *a,
+                                 const struct harness_finding *b);
+bool harness_value_is_extra_use(const struct harness_paths *paths, const struct harness_finding *a,
+                                const struct harness_finding *b);
 /* a: another value that differs. */
 bool harness_value_is_held_by_some(const struct harness_paths *paths,
                                    const struct harness_finding *a,

@@ -254,14 +254,20 @@ static unsigned find_formats(const struct harness_residual_input *in)
     return formats;
 }
 
+/* Of so few elements a rounding looks like a factor, or like nothing that has a name. */
+static bool is_small_part(const struct harness_residual *residual)
+{
+    return residual->differ_count < ROUNDED_MIN &&
+           (residual->verdict == HARNESS_VERDICT_VALUE_CORRUPTED ||
+            residual->verdict == HARNESS_VERDICT_VALUE_SCALED);
+}
+
 bool harness_residual_is_one_format(const struct harness_residual *a,
                                     const struct harness_residual *b)
 {
     const bool is_named[2] = {a->verdict == HARNESS_VERDICT_VALUE_PRECISION,
                               b->verdict == HARNESS_VERDICT_VALUE_PRECISION};
-    const bool is_small[2] = {
-        a->verdict == HARNESS_VERDICT_VALUE_CORRUPTED && a->differ_count < ROUNDED_MIN,
-        b->verdict == HARNESS_VERDICT_VALUE_CORRUPTED && b->differ_count < ROUNDED_MIN};
+    const bool is_small[2] = {is_small_part(a), is_small_part(b)};
 
     return (a->formats & b->formats) != 0 && (is_named[0] || is_named[1]) &&
            (is_named[0] || is_small[0]) && (is_named[1] || is_small[1]);

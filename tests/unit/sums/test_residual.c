@@ -368,20 +368,28 @@ CT_TEST(oracle_residual, other_structures_are_not_precision)
  * themselves. */
 CT_TEST(oracle_residual, one_format_in_several)
 {
-    struct fixture a, few, other;
+    struct fixture a, few, two, other;
 
     fill(&a);
     fill(&few);
+    fill(&two);
     fill(&other);
     round_all(&a, HARNESS_FORMAT_BF16, 0, COUNT);
     few.input.count = 3;
     round_all(&few, HARNESS_FORMAT_BF16, 0, 3);
+    two.input.count = 2;
+    two.raw[1] = two.raw[0];
+    two.expected[1] = two.expected[0];
+    round_all(&two, HARNESS_FORMAT_BF16, 0, 2);
     round_all(&other, HARNESS_FORMAT_F16, 0, COUNT);
     CT_CHECK_STR(classify(&a), "VALUE.PRECISION");
     CT_CHECK_STR(classify(&few), "VALUE.CORRUPTED");
+    CT_CHECK_STR(classify(&two), "VALUE.SCALED");
     CT_CHECK_STR(classify(&other), "VALUE.PRECISION");
     CT_CHECK(harness_residual_is_one_format(&a.residual, &few.residual));
+    CT_CHECK(harness_residual_is_one_format(&a.residual, &two.residual));
     CT_CHECK(!harness_residual_is_one_format(&few.residual, &few.residual));
+    CT_CHECK(!harness_residual_is_one_format(&few.residual, &two.residual));
     CT_CHECK(!harness_residual_is_one_format(&a.residual, &other.residual));
 }
 
