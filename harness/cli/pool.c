@@ -234,7 +234,7 @@ static void finish(struct cli_task *task, uint64_t started_ns, uint64_t ended_ns
     struct ddp_files *files = ddp_files_system();
     struct ddp_err why = {""};
     json_error_t error;
-    char text[640] = "";
+    char text[1100] = ""; /* and an error's text in it */
     void *data = NULL;
     size_t size_bytes = 0;
     uint64_t until_ns = ended_ns != 0 ? ended_ns : ddp_clock_now_ns(ddp_clock_monotonic());

@@ -164,12 +164,27 @@ static int has_failed(int count, const struct guest_mpi_asked *asked)
     return 0;
 }
 
+/* False: one of all of them failed meanwhile. */
+static int wait_for(uint64_t request, int count, const struct guest_mpi_asked *asked)
+{
+    enum { EAGER = 64 };
+
+    for (int n = 0; !is_done(request); n++) {
+        if (n % EAGER == 0 && has_failed(count, asked)) {
+            return 0;
+        }
+        if (n > EAGER) {
+            (void)sched_yield();
+        }
+    }
+    return 1;
+}
+
 /* Wait for each in turn, and show that: which one is late is seen, also if others are done before.
  * A library's own waiting is a loop like this one, and may end with the first error, of whichever
  * it is: then the rest is left to it, as the last one always is, and those that are not known. */
 static void wait_for_each(int count, const struct guest_mpi_asked *asked)
 {
-    enum { EAGER = 64 };
     struct guest_mpi_pending pending;
     int has_unknown = 0;
     int last = -1;
@@ -187,13 +202,8 @@ static void wait_for_each(int count, const struct guest_mpi_asked *asked)
             continue;
         }
         show(&pending);
-        for (int n = 0; (i < last || has_unknown) && !is_done(asked[i].request); n++) {
-            if (n % EAGER == 0 && has_failed(count, asked)) {
-                return;
-            }
-            if (n > EAGER) {
-                (void)sched_yield();
-            }
+        if ((i < last || has_unknown) && !wait_for(asked[i].request, count, asked)) {
+            return;
         }
     }
     if (has_unknown) {
