@@ -42,6 +42,27 @@ static void add_param(struct harness_finding *finding, uint64_t item)
     harness_finding_add_param(finding, (uint32_t)item);
 }
 
+/* As trace_print.c writes it. False: it is too long. */
+static bool read_group(const char *word, char *name, size_t size_bytes)
+{
+    size_t size = 0;
+
+    for (const char *at = word; *at != '\0'; at++) {
+        unsigned byte = (unsigned char)*at;
+
+        if (size + 1 >= size_bytes) {
+            return false;
+        }
+        if (*at == '%' && at[1] != '\0' && at[2] != '\0' && sscanf(at + 1, "%2x", &byte) == 1 &&
+            byte != 0) {
+            at += 2;
+        }
+        name[size++] = (char)byte;
+    }
+    name[size] = '\0';
+    return true;
+}
+
 static ddp_status parse_finding_op(struct harness_line *reader, struct harness_finding *finding)
 {
     const char *kind = harness_line_find(reader, "kind");
@@ -61,11 +82,9 @@ static ddp_status parse_finding_op(struct harness_line *reader, struct harness_f
     DDP_TRY(harness_line_find_u64(reader, "count", &finding->op.elem_count));
     DDP_TRY(harness_line_find_i64(reader, "bucket", &bucket));
     finding->op.bucket = (int32_t)bucket;
-    if (group != NULL && strlen(group) >= sizeof(finding->guest.comm)) {
+    if (group != NULL && !read_group(group, finding->guest.comm, sizeof(finding->guest.comm))) {
         return harness_line_refuse(reader, group, "too long a group");
     }
-    (void)snprintf(finding->guest.comm, sizeof(finding->guest.comm), "%s",
-                   group != NULL ? group : "");
     return DDP_OK;
 }
 

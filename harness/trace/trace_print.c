@@ -72,6 +72,17 @@ static void print_set(const char *name, const struct harness_rank_set *set, stru
     }
 }
 
+/* A word, whatever the program called its communicator: a byte that would end it is %XX. */
+static void print_group(const char *name, struct ddp_text *out)
+{
+    ddp_text_add(out, " group=");
+    for (const char *at = name; *at != '\0'; at++) {
+        const unsigned byte = (unsigned char)*at;
+
+        ddp_text_add(out, byte <= ' ' || byte == '%' || byte == 0x7f ? "%%%02X" : "%c", byte);
+    }
+}
+
 void harness_trace_print_diagnosis(uint64_t time_ns, const struct harness_finding *finding,
                                    struct ddp_text *out)
 {
@@ -85,7 +96,7 @@ void harness_trace_print_diagnosis(uint64_t time_ns, const struct harness_findin
                  finding->op.is_set ? ddp_coll_role_name(finding->op.role) : "-",
                  finding->op.bucket, finding->op.elem_count);
     if (finding->guest.comm[0] != '\0') {
-        ddp_text_add(out, " group=%s", finding->guest.comm);
+        print_group(finding->guest.comm, out);
     }
     ddp_text_add(out, " params=");
     for (uint32_t i = 0; i < finding->params.count; i++) {

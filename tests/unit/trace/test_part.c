@@ -1,4 +1,5 @@
 /* A record that is cut at a loss: what the lost group did, and what the new one did. */
+#include <stdio.h>
 #include <string.h>
 
 #include "harness/trace/part.h"
@@ -245,4 +246,29 @@ CT_TEST(part, conclusions_go_with_whom_they_blame)
     harness_trace_fini(&before);
     harness_trace_fini(&after);
     job_close(&job);
+}
+
+/* A communicator is called as its program likes: its name stays one word of the line. */
+CT_TEST(trace_diagnosis, a_name_with_spaces_is_read_again)
+{
+    static const char name[] = "data parallel\t100 %20\n text=x";
+    struct ddp_mem_pool *pool = NULL;
+    struct harness_finding finding, again;
+    struct ddp_text line;
+    struct ddp_err err = {{0}};
+    uint64_t time_ns = 0;
+    struct ddp_mem *mem;
+
+    CT_REQUIRE(ddp_mem_pool_create(&pool) == DDP_OK);
+    mem = ddp_mem_pool_mem(pool);
+    harness_finding_init(&finding, mem, HARNESS_VERDICT_MISMATCH_MISSING, HARNESS_ORACLE_MONITOR,
+                         HARNESS_MODE_PROVABLE);
+    (void)snprintf(finding.guest.comm, sizeof finding.guest.comm, "%s", name);
+    ddp_text_init(&line, mem);
+    harness_trace_print_diagnosis(7, &finding, &line);
+    CT_REQUIRE(harness_trace_parse_diagnosis(mem, ddp_text_str(&line), line.size_bytes, &time_ns,
+                                             &again, &err) == DDP_OK);
+    CT_CHECK(time_ns == 7);
+    CT_CHECK_STR(again.guest.comm, name);
+    ddp_mem_pool_destroy(pool);
 }
