@@ -42,21 +42,27 @@ static void add_param(struct harness_finding *finding, uint64_t item)
     harness_finding_add_param(finding, (uint32_t)item);
 }
 
+static int digit_of(char letter)
+{
+    return letter >= '0' && letter <= '9'   ? letter - '0'
+           : letter >= 'A' && letter <= 'F' ? letter - 'A' + 10
+                                            : -1;
+}
+
 /* As trace_print.c writes it. False: it is too long. */
 static bool read_group(const char *word, char *name, size_t size_bytes)
 {
     size_t size = 0;
 
     for (const char *at = word; *at != '\0'; at++) {
-        unsigned byte = (unsigned char)*at;
+        const int high = *at == '%' ? digit_of(at[1]) : -1;
+        const int low = high >= 0 ? digit_of(at[2]) : -1;
+        const int byte = low >= 0 ? high * 16 + low : (unsigned char)*at;
 
         if (size + 1 >= size_bytes) {
             return false;
         }
-        if (*at == '%' && at[1] != '\0' && at[2] != '\0' && sscanf(at + 1, "%2x", &byte) == 1 &&
-            byte != 0) {
-            at += 2;
-        }
+        at += low >= 0 ? 2 : 0;
         name[size++] = (char)byte;
     }
     name[size] = '\0';
