@@ -13,7 +13,7 @@ said of them; on real processes those scenarios that reach what sim has not; can
 plug-in's all-reduce reaches, with three of them; `coll check` of all exhibits of tests/coll/museum.c, and `explain --events` of a
 few runs, with every word; reports in every form; what only a card shows, on the stand-ins of one; and some once more
 in a program built with AddressSanitizer and UBSan, on real processes where these run the file. What nothing of this has
-noticed the unit tests are asked for: that helps this core alone, and does not count as killed. What says
+noticed the unit tests are asked for, last and once: that helps this core alone, and does not count as killed. What says
 nothing of what is wrong is noticed, and what follows is asked for a verdict first: other words, a schedule's proof that fails
 or crashes, INCONCLUSIVE, or a FAIL that found nothing. A verdict of a wrong family is none of these: it counts.
 Results are kept in build/mutation/results.jsonl by the text of the mutated function, so that a later call goes on. It starts
@@ -89,13 +89,15 @@ def that_say(pattern):
 # Whose ranks reach each other over tcp, and whose threads read batches ahead, which they never do in sim.
 TCP = list(that_say(r"\btransport: *\[?[^\]}\n]*\btcp\b"))
 LOADER = list(that_say(r"\bloader_workers:"))
+# Of somebody else's program, all of them: what is asked of a run of ranks alone, and of steps, is asked of those.
+OF_GUESTS = [os.path.relpath(path, SCENARIOS) for path in sorted(glob.glob(f"{SCENARIOS}/guest/*.yaml"))]
 ON_PROC = [("ddpcore/transport", "shm", PROC), ("ddpcore/transport", "tcp", TCP), ("ddpcore/store", "", PROC),
            ("harness/monitor", "", PROC), ("harness/trace", "", PROC), ("harness/sums", "tree", ["mpi"]),
            ("harness/oracle", "tree", ["mpi"]),
            ("harness/oracle", "usage_links", ["io"]),
            ("ddpcore/collective", "queue", ["mpi"]), ("ddpcore/collective", "control", ["mpi"]),
            ("ddpcore/collective", "compiled", PROC), ("harness/inject", "", PROC + ["io", "slow"]),
-           ("ddpcore/ddp", "loader", LOADER),
+           ("ddpcore/ddp", "loader", LOADER), ("harness/observed", "", OF_GUESTS),
            ("harness/judge", "cause", ["launch"])]
 # What only a plug-in shows, which emits schedules or moves the data itself: scenarios with its all-reduces, on real processes.
 ON_PLUGIN = ["ddpcore/collective/executor.c", "ddpcore/collective/executor_move.c", "ddpcore/collective/queue.c",
@@ -617,6 +619,8 @@ def judge(path, program, folder, scenarios, sanitize, standin, records, librarie
     words = ["--driver", "sim", "-j", "1"]
     if clean and FOLDERS[area] is not None:
         stages.append(("scenario", lambda: run(program, folder, clean + words, CELL_SECONDS * 3)))
+    if area in ("harness/evidence", "harness/order"):  # what they are for; any other run takes longer
+        stages.append(("scenario", lambda: on_damaged(program, records)))
     stages.append(("campaign", lambda: campaign(program, folder)))
     is_reached = len(scenarios) > 0
     if area == "ddpcore/schedule":
@@ -626,7 +630,7 @@ def judge(path, program, folder, scenarios, sanitize, standin, records, librarie
         follow = "seen" if area in ("harness/monitor", "harness/trace") else "said"
         stages += [("scenario", lambda part=part: run(program, folder, part + words, CELL_SECONDS * 3, follow))
                    for part in parts(scenarios)]
-    if area in ON_DAMAGED:
+    if area in ON_DAMAGED and area not in ("harness/evidence", "harness/order"):
         stages.append(("scenario", lambda: on_damaged(program, records)))
     if scenarios and area in ON_CHECK:
         stages.append(("scenario", lambda: run(program, folder, some(scenarios, CHECKED) + words, CELL_SECONDS * 3, "check")))
@@ -637,7 +641,7 @@ def judge(path, program, folder, scenarios, sanitize, standin, records, librarie
             launcher = ["--launcher", "mpirun"] if names == ["mpi"] else ["--driver", "proc"]
             files = [file for one in names for file in scenario_files(os.path.join(SCENARIOS, one))]
             # Of the judging side, sim has run most of it already.
-            files = some(files, ON_PROC_TOO) if FOLDERS[area] is None else files
+            files = some(files, ON_PROC_TOO) if FOLDERS[area] is None and names is not OF_GUESTS else files
             for part_of in healthy_first(files):
                 arguments = [*part_of, *launcher, "-j", "4"]
                 stages.append(("scenario", lambda words=arguments: run(program, folder, words, CELL_SECONDS * 3)))
@@ -715,6 +719,7 @@ class Units:
         with tempfile.TemporaryDirectory() as folder:
             # Of those that pass here as they are; a unit has a limit of memory, which not each can do with.
             self.names = [name for name in UNITS if self.passes(f"{self.builder.tree}/bin/{name}", folder)]
+        self.symbols = {name: self.defined(f"{self.builder.tree}/bin/{name}") for name in self.names}
         print(f"units: {len(self.names)} of {len(UNITS)} pass here", flush=True)
 
     @staticmethod
@@ -723,12 +728,18 @@ class Units:
         code, _ = call([program, "--gtest_brief=1"], folder, CELL_SECONDS * 3)
         return code == 0
 
+    @staticmethod
+    def defined(path):
+        """The names that an object or a program defines for others."""
+        done = subprocess.run(["nm", "-g", "--defined-only", path], stdout=subprocess.PIPE, text=True, check=True)
+        return {line.split()[-1] for line in done.stdout.splitlines()}
+
     def judge(self, path, text, folder):
-        """{} or {"by": "unit", ...}: the first one that fails twice."""
+        """{} or {"by": "unit", ...}: of the units that have the file in them, the first one that fails twice."""
         built = self.builder.compile(path, text, folder)
         program = os.path.join(folder, "unit")
-        for name in self.names if built is not None else []:
-            # One that has no use for the file may not link with it.
+        mine = self.defined(built) if built is not None else set()
+        for name in (name for name in self.names if mine & self.symbols[name]):
             if self.builder.build(built, program, name) and not self.passes(program, folder) and \
                     not self.passes(program, folder):
                 return {"by": "unit", "scenario": name, "outcome": "FAIL", "verdict": "NONE"}
@@ -751,7 +762,7 @@ class Session:
         with tempfile.TemporaryDirectory() as folder:
             self.libraries = (builder.plugins(), exhibits, dict(proofs_of(program, exhibits, folder)),
                               dict(events_of(program, folder)), dict(reports_of(program, folder)))
-        self.units = Units()
+        self.units = None  # made when they are asked
         self.argued = argued()
         self.reach = builder.reach(sources())
         self.end = end
@@ -776,6 +787,7 @@ class Session:
                       not (is_again and entry["by"] in ("survived", "unreached", "unit") and entry.get("on") != self.commit)}
         self.results = files[1]
         self.done = []
+        self.left = []  # (entry, the file's text) that nothing but a unit may notice
 
     @staticmethod
     def read(path):
@@ -820,11 +832,24 @@ class Session:
                     continue
             elif entry["by"] == "refused":
                 continue
-            if entry["by"] in ("survived", "unreached") and entry.get("units_on") != self.commit:
-                entry = {**entry, **self.units.judge(path, text, folder), "units_on": self.commit}
             self.keep(entry)
+            if entry["by"] in ("survived", "unreached") and "units_on" not in entry:
+                self.left.append((entry, text))
             count += 1 if entry["by"] not in LEFT_OUT else 0
         shutil.rmtree(folder, ignore_errors=True)
+
+    def ask_units(self, entry, text):
+        """Whether a unit notices it, which is asked once."""
+        if time.time() > self.end:
+            return
+        with tempfile.TemporaryDirectory(prefix="mutation-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+            try:
+                found = self.units.judge(entry["file"], text, folder)
+            except Starved:
+                return
+        with self.lock:
+            self.done.remove(entry)
+        self.keep({**entry, **found, "units_on": self.commit})
 
     def mutant(self, path, number, text, folder, seen):
         """The result of one mutant."""
@@ -891,6 +916,10 @@ def main():
         files.sort(key=lambda file: hashlib.sha256(f"{options.seed} {file[0]}".encode()).digest())
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for future in [pool.submit(session.file, *file) for file in files]:
+            future.result()
+        if session.left and time.time() < session.end:
+            session.units = Units()
+        for future in [pool.submit(session.ask_units, *one) for one in session.left]:
             future.result()
     print_table(session.done)
     for entry in session.done if options.survivors else []:
