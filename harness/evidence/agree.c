@@ -136,7 +136,13 @@ static bool is_revocation_sent(const struct harness_emulation *e,
 static void check_revocation_of(const struct harness_emulation *e, uint32_t rank,
                                 const struct ddp_event_entry *seen, struct harness_gap *out)
 {
-    if (!is_revocation_sent(e, seen)) {
+    const ddp_status status = harness_index_status(seen->arg[1]);
+
+    if (seen->arg[0] == rank && harness_index_end(&e->index, rank) != NULL &&
+        !has_error(e, rank, status, DDP_OK, -1)) {
+        harness_gap_set(out, "rank %u sent a revocation for %s and recorded other errors", rank,
+                        ddp_status_name(status));
+    } else if (!is_revocation_sent(e, seen)) {
         harness_gap_set(out, "rank %u saw a revocation by rank %llu that nobody sent", rank,
                         (unsigned long long)seen->arg[0]);
     }
@@ -328,6 +334,27 @@ static void check_error(const struct harness_emulation *e, uint32_t rank, struct
     }
 }
 
+/* What a collective failed with, its rank says of itself; those behind it are revoked. */
+static void check_failed(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
+{
+    size_t count = 0;
+    const struct harness_trace_event *const *list =
+        harness_index_list(&e->index, rank, DDP_EVENT_COLL_DONE, &count);
+
+    for (size_t i = 0; i < count && harness_index_end(&e->index, rank) != NULL; i++) {
+        const ddp_status status = harness_index_status(list[i]->entry.arg[3]);
+
+        if (status != DDP_OK && status != DDP_E_REVOKED &&
+            !has_error(e, rank, status, DDP_OK, -1) && !has_error(e, rank, DDP_OK, status, -1)) {
+            harness_gap_set(out,
+                            "rank %u completed collective %llu with %s and recorded other "
+                            "errors",
+                            rank, (unsigned long long)list[i]->entry.arg[0],
+                            ddp_status_name(status));
+        }
+    }
+}
+
 /* --- messages --------------------------------------------------------------------------------- */
 
 static size_t message_count(const struct harness_schedule *schedule)
@@ -423,6 +450,7 @@ ddp_status harness_evidence_agreement(const struct harness_emulation *e, struct 
         check_death(e, r, out);
         check_revocation(e, r, out);
         check_error(e, r, out);
+        check_failed(e, r, out);
         check_astray(e, r, out);
         check_ahead(e, r, out);
         check_behind(e, r, out);
