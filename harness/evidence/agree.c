@@ -334,27 +334,6 @@ static void check_error(const struct harness_emulation *e, uint32_t rank, struct
     }
 }
 
-/* What a collective failed with, its rank says of itself; those behind it are revoked. */
-static void check_failed(const struct harness_emulation *e, uint32_t rank, struct harness_gap *out)
-{
-    size_t count = 0;
-    const struct harness_trace_event *const *list =
-        harness_index_list(&e->index, rank, DDP_EVENT_COLL_DONE, &count);
-
-    for (size_t i = 0; i < count && harness_index_end(&e->index, rank) != NULL; i++) {
-        const ddp_status status = harness_index_status(list[i]->entry.arg[3]);
-
-        if (status != DDP_OK && status != DDP_E_REVOKED &&
-            !has_error(e, rank, status, DDP_OK, -1) && !has_error(e, rank, DDP_OK, status, -1)) {
-            harness_gap_set(out,
-                            "rank %u completed collective %llu with %s and recorded other "
-                            "errors",
-                            rank, (unsigned long long)list[i]->entry.arg[0],
-                            ddp_status_name(status));
-        }
-    }
-}
-
 /* --- messages --------------------------------------------------------------------------------- */
 
 static size_t message_count(const struct harness_schedule *schedule)
@@ -450,7 +429,6 @@ ddp_status harness_evidence_agreement(const struct harness_emulation *e, struct 
         check_death(e, r, out);
         check_revocation(e, r, out);
         check_error(e, r, out);
-        check_failed(e, r, out);
         check_astray(e, r, out);
         check_ahead(e, r, out);
         check_behind(e, r, out);

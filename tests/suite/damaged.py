@@ -50,8 +50,8 @@ PASSES = [(re.compile(what), runs, why) for what, runs, why in (
     (r"h finish start .*", None, "from when the report counts its times; no verdict has it, and it may not lie behind the first event"),
     (r"h diagnosis (detect|micro) .*", None, "a time is compared with a budget alone, and may not be longer than the job; in which micro-batch "
      "something was found is said, and not expected"),
-    (r"coll\.done status other", FAULTY, "a collective that failed, of a rank that ended with an error: REVOKED is what all are that "
-     "others have ended, and no verdict asks which they were"),
+    (r"coll\.done status (other|altered)", FAULTY, "a collective that failed, of a rank that ended with an error: whether by a revocation or a "
+     "death on the way is a matter of moments, and no verdict asks"),
     (r"h diagnosis (mode|phase) other", FAULTY, "by which of the monitor's rules it was named, and in which phase that rank was at that moment, "
      "no line of a rank has; a scenario states them where they matter"),
     (r"h diagnosis victim .*", None, "victims of crashes and hangs are found anew from the record (harness/cell/run.c); of a mismatch they are said, "
