@@ -83,17 +83,19 @@ log_end() {
         is_list && !/\(Skipped\)/ { print }' "$1" | head -n 400
 }
 
-# stage NAME COMMAND...: run it with its output in a log, print one line. Exit 77 is a skip, whose
-# reason is the last line of the log.
+# stage NAME COMMAND...: run it with its output in a log, print one line: how long it took by the clock, and of processors.
+# Exit 77 is a skip, whose reason is the last line of the log.
 stage() {
-    local name=$1 log=$logs/$1.log start=$SECONDS status p f s
+    local name=$1 log=$logs/$1.log start=$SECONDS status p f s took
+    local TIMEFORMAT='%U %S'
     shift
-    "$@" >"$log" 2>&1 </dev/null
+    { time "$@" >"$log" 2>&1 </dev/null; } 2>"$log.time"
     status=$?
+    took=$(awk -v wall=$((SECONDS - start)) '{ printf "%4ds %4.0fs of cores", wall, $1 + $2 }' "$log.time")
     read -r p f s < <(count_log "$log")
     if ((status == 77)); then
         skipped=$((skipped + 1))
-        printf '%-16s skip %4ds  %s\n' "$name" $((SECONDS - start)) "$(tail -n 1 "$log")"
+        printf '%-16s skip %s  %s\n' "$name" "$took" "$(tail -n 1 "$log")"
         return 0
     fi
     if ((status != 0 && f == 0)); then
@@ -103,11 +105,11 @@ stage() {
     fi
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
     if ((status == 0 && f == 0)); then
-        printf '%-16s ok   %4ds  %d passed%s\n' "$name" $((SECONDS - start)) "$p" \
+        printf '%-16s ok   %s  %d passed%s\n' "$name" "$took" "$p" \
             "$( ((s > 0)) && echo ", $s skipped")"
         return 0
     fi
-    printf '%-16s FAIL %4ds  %d passed, %d failed; %s ends:\n' "$name" $((SECONDS - start)) "$p" \
+    printf '%-16s FAIL %s  %d passed, %d failed; %s ends:\n' "$name" "$took" "$p" \
         "$f" "$log"
     log_end "$log" | sed 's/^/    /'
     return 1

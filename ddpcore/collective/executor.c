@@ -228,9 +228,11 @@ static bool is_exchangeable(int64_t a, int64_t b)
            (a == DDP_STEP_RECV_REDUCE && b == DDP_STEP_RECV);
 }
 
-/* Point collective/schedule: an algorithm with a mistake. */
-static ddp_status pass_schedule(const struct ddp_cache *cache, struct ddp_schedule *schedule)
+/* Point collective/schedule: an algorithm with a mistake. root: whose schedule is to run. */
+static ddp_status pass_schedule(const struct ddp_cache *cache, struct ddp_schedule *schedule,
+                                uint32_t *root)
 {
+    const size_t root_at = 3 * schedule->step_count;
     struct ddp_fault_context context = DDP_FAULT_CONTEXT_NONE;
     ddp_status status = DDP_OK;
     int64_t *words;
@@ -238,7 +240,7 @@ static ddp_status pass_schedule(const struct ddp_cache *cache, struct ddp_schedu
     if (!ddp_fault_point_is_armed(cache->env->faults, DDP_FAULT_POINT_COLLECTIVE_SCHEDULE)) {
         return DDP_OK;
     }
-    words = ddp_mem_array(cache->mem, 3 * schedule->step_count, sizeof(*words));
+    words = ddp_mem_array(cache->mem, root_at + 1, sizeof(*words));
     if (words == NULL) {
         return DDP_E_NOMEM;
     }
@@ -247,8 +249,9 @@ static ddp_status pass_schedule(const struct ddp_cache *cache, struct ddp_schedu
         words[2 * i + 1] = schedule->steps[i].dep_count;
         words[2 * schedule->step_count + i] = schedule->steps[i].round;
     }
+    words[root_at] = schedule->params.root;
     context.data = words;
-    context.elem_count = 3 * schedule->step_count;
+    context.elem_count = root_at + 1;
     context.dtype = DDP_DTYPE_I64;
     if (ddp_fault_point(cache->env->faults, DDP_FAULT_POINT_COLLECTIVE_SCHEDULE, &context) ==
         DDP_FAULT_FAIL) {
@@ -267,27 +270,39 @@ static ddp_status pass_schedule(const struct ddp_cache *cache, struct ddp_schedu
             step->round = (uint32_t)round;
         }
     }
+    if (status == DDP_OK && (words[root_at] < 0 || words[root_at] >= schedule->params.size)) {
+        status = DDP_E_INVALID;
+    }
+    *root = status == DDP_OK ? (uint32_t)words[root_at] : schedule->params.root;
     ddp_mem_free(cache->mem, words);
     return status;
+}
+
+static ddp_status emit(const struct ddp_cache *cache, const struct ddp_schedule_params *params,
+                       struct ddp_schedule *schedule, struct ddp_err *err)
+{
+    ddp_schedule_init(schedule, cache->mem, cache->present->name, params);
+    if (cache->emitter != NULL && params->kind == DDP_COLL_ALL_REDUCE) {
+        return cache->emitter->emit(cache->emitter, schedule, err);
+    }
+    cache->present->emit(schedule);
+    return schedule->status;
 }
 
 static ddp_status create_compiled(struct ddp_cache *cache, const struct ddp_schedule_params *params,
                                   struct ddp_cached **out, struct ddp_err *err)
 {
-    const struct ddp_algorithm *algorithm = cache->present;
+    struct ddp_schedule_params other = *params;
     struct ddp_compiled *compiled = NULL;
     struct ddp_schedule schedule;
-    ddp_status status;
+    ddp_status status = emit(cache, params, &schedule, err);
 
-    ddp_schedule_init(&schedule, cache->mem, algorithm->name, params);
-    if (cache->emitter != NULL && params->kind == DDP_COLL_ALL_REDUCE) {
-        status = cache->emitter->emit(cache->emitter, &schedule, err);
-    } else {
-        algorithm->emit(&schedule);
-        status = schedule.status;
-    }
     if (status == DDP_OK) {
-        status = pass_schedule(cache, &schedule);
+        status = pass_schedule(cache, &schedule, &other.root);
+    }
+    if (status == DDP_OK && other.root != params->root) {
+        ddp_schedule_fini(&schedule);
+        status = emit(cache, &other, &schedule, err);
     }
     if (status == DDP_OK && cache->observer != NULL) {
         status = cache->observer->used(cache->observer, &schedule);

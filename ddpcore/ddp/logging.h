@@ -10,24 +10,29 @@
 extern "C" {
 #endif
 
-/* One JSON object in one line, without a line end. Of DDPLoggingData's fields it has:
- *   world_size, rank, iteration (the group's step), num_parameter_tensors,
- *   total_parameter_size_bytes, unused_parameter_size (bytes, of parameters without a gradient
- * after the last pass), bucket_sizes (bytes, of the buckets in force, separated by ", "), dtypes,
- *   gradient_as_bucket_view, comm_hook ("": none; of mixed precision its types), bucket_cap_bytes,
- *   broadcast_buffers, find_unused_parameters, static_graph, join_uneven_inputs, has_error, error.
- * What is left out, and why:
- *   *_time, *_time_start, *_time_end, avg_*      the same job would not log the same text: times
- * are in the events that the recorder gets has_rebuilt_buckets, rebuilt_*, num_buckets_reduced,
- * initial_bucket_size_limits, prev_iteration_grad_ready_order_indices      bucket_sizes is what is
- * in force; each assignment is recorded, parameter by parameter module_name, backend_name,
- * has_sync_bn       DDP is given tensors and a group, and knows neither a module nor what the group
- * moves data with device_ids, output_device, is_multi_device_module   a replica has one device
- *   master_addr, master_port, nccl_*, gloo_*, cuda_visible_devices, torch_distributed_debug
- *                                                the environment, which the core never reads
- * Every rank may ask, not rank 0 alone: PyTorch's every rank holds its own data too, and what
- * differs between ranks is what a reader looks for. Nothing is printed: who asks chooses the ranks.
- * out: initialised; its is_failed says whether there was memory. */
+/* One JSON object in one line, without a line end. Of the fields that logger.cpp sets it has
+ * world_size, rank, iteration (the group's step), num_parameter_tensors,
+ * total_parameter_size_bytes, unused_parameter_size (bytes, of parameters without a gradient after
+ * the last pass), bucket_sizes (bytes, of the buckets in force, separated by ", "), dtypes,
+ * gradient_as_bucket_view, comm_hook
+ * ("": none; of mixed precision its types), bucket_cap_bytes, broadcast_buffers,
+ * find_unused_parameters, static_graph, join_uneven_inputs, has_error and error.
+ *
+ * What it leaves out, and why:
+ * - *_time, *_time_start, *_time_end, avg_*: the same job would not log the same text. The recorder
+ *   gets the events, with their times.
+ * - has_rebuilt_buckets, rebuilt_*, initial_bucket_size_limits,
+ *   prev_iteration_grad_ready_order_indices: bucket_sizes is what is in force, and each assignment
+ *   is recorded, parameter by parameter.
+ * - can_set_static_graph: with static_graph a pass that differs is refused when it comes.
+ * - module_name, backend_name, has_sync_bn: DDP is given tensors and a group, and knows neither a
+ *   module nor what the group moves data with.
+ * - device_ids, output_device, is_multi_device_module: a replica has one device.
+ * - master_*, nccl_*, gloo_*, cuda_visible_devices, torch_distributed_debug: these are the
+ *   environment, which the core never reads.
+ *
+ * Every rank may ask, as in PyTorch; what differs between ranks is what a reader looks for. Nothing
+ * is printed. out: initialised; its is_failed says whether there was memory. */
 void ddp_logging_data(const struct ddp *ddp, struct ddp_text *out);
 
 #ifdef __cplusplus

@@ -135,7 +135,10 @@ int cli_coll_tune(const struct cli_options *options);
 int cli_coll_conform(const struct cli_options *options, const char *name);
 
 /* write.c: a whole file. Return 0, or an exit code; the error was printed, behind `command`. root:
- * taken over. */
+ * taken over. _template: with the name in its place; its path is printed. */
+struct cli_template;
+int cli_write_template(const char *command, const char *path, const char *name,
+                       const struct cli_template *file);
 int cli_write_text(const char *command, const char *path, const struct ddp_text *text);
 int cli_write_json(const char *command, const char *path, json_t *root);
 

@@ -175,12 +175,8 @@ static ddp_status open_source(const char *name, struct harness_coll_source **out
 /* The template with its name in it. Returns 0, or an exit code; its error was printed. */
 static int write_template(const char *name, const struct cli_template *file)
 {
-    static const char hole[] = "@NAME@";
     char path[FOLDER_BYTES + 40];
-    struct ddp_text text;
-    size_t at = 0;
     struct stat there;
-    int code;
 
     (void)snprintf(path, sizeof path, "%s/%s%s", name,
                    strcmp(file->path, "algorithm.c") == 0 ? name : file->path,
@@ -188,21 +184,7 @@ static int write_template(const char *name, const struct cli_template *file)
     if (stat(path, &there) == 0) {
         return cli_usage_error("coll: %s is there already; choose another name", path);
     }
-    ddp_text_init(&text, ddp_mem_system());
-    while (at < file->size_bytes) {
-        bool is_hole = file->size_bytes - at >= sizeof hole - 1 &&
-                       memcmp(file->data + at, hole, sizeof hole - 1) == 0;
-
-        ddp_text_add_bytes(&text, is_hole ? (const void *)name : (const void *)(file->data + at),
-                           is_hole ? strlen(name) : 1);
-        at += is_hole ? sizeof hole - 1 : 1;
-    }
-    code = cli_write_text("coll", path, &text);
-    ddp_text_fini(&text);
-    if (code == 0) {
-        (void)printf("%s\n", path);
-    }
-    return code;
+    return cli_write_template("coll", path, name, file);
 }
 
 static int begin(const char *name, bool is_opaque)

@@ -1,4 +1,4 @@
-/* new: a project to start from. */
+/* new: a scenario, or a project, to start from. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,17 +26,13 @@ static int write_file(const char *folder, const struct cli_template *file)
     return 0;
 }
 
-int cli_new(const struct cli_options *options)
+static int new_guest(const char *folder)
 {
-    const char *folder = options->path_count > 1 ? options->paths[1] : NULL;
     char inner[PATH_BYTES];
     struct ddp_err err = {{0}};
     struct stat there;
     int code = 0;
 
-    if (options->path_count != 2 || strcmp(options->paths[0], "guest") != 0) {
-        return cli_usage_error("new: say what, and in which folder: ddprove new guest mytrainer");
-    }
     if (stat(folder, &there) == 0) {
         return cli_usage_error("new: %s is there already; name a folder that is not", folder);
     }
@@ -56,4 +52,61 @@ int cli_new(const struct cli_options *options)
                      folder, folder, folder, folder);
     }
     return code;
+}
+
+/* FAMILY/NAME.yaml in the folder of all scenarios, where its id is FAMILY.NAME. */
+static int new_scenario(const char *id, const char *root)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "_-";
+    const size_t family_size = strspn(id, letters);
+    const char *name = id[family_size] == '.' ? id + family_size + 1 : "";
+    const size_t name_size = strspn(name, letters);
+    char path[PATH_BYTES];
+    struct ddp_err err = {{0}};
+    struct stat there;
+    int code;
+
+    if (family_size == 0 || id[0] == '-' || name_size == 0 || name[name_size] != '\0' ||
+        strlen(id) > 200) {
+        return cli_usage_error("new: \"%.100s\" is no scenario's id; one is FAMILY.NAME, such as "
+                               "crash.mine, of letters, digits, _ and -",
+                               id);
+    }
+    if (strlen(root) + strlen(id) + sizeof "//.yaml" > sizeof path) {
+        return cli_usage_error("new: the path is too long");
+    }
+    (void)snprintf(path, sizeof path, "%s/%.*s", root, (int)family_size, id);
+    if (ddp_files_make_dirs(path, &err) != DDP_OK) {
+        return cli_usage_error("new: %s", err.text);
+    }
+    (void)snprintf(path, sizeof path, "%s/%.*s/%s.yaml", root, (int)family_size, id, name);
+    if (lstat(path, &there) == 0) {
+        return cli_usage_error("new: %s is there already; choose another name", path);
+    }
+    code = cli_write_template("new", path, id, &cli_scenario_templates[0]);
+    if (code == 0) {
+        (void)printf("next: ddprove run %s\n", path);
+    }
+    return code;
+}
+
+int cli_new(const struct cli_options *options)
+{
+    const char *what = options->path_count == 2 ? options->paths[0] : "";
+
+    if (strcmp(what, "guest") == 0) {
+        return options->out_dir == NULL
+                   ? new_guest(options->paths[1])
+                   : cli_usage_error(
+                         "new: --out is of a scenario; a guest's folder is named behind "
+                         "\"guest\"");
+    }
+    if (strcmp(what, "scenario") == 0) {
+        return new_scenario(options->paths[1],
+                            options->out_dir != NULL ? options->out_dir : "scenarios");
+    }
+    return cli_usage_error(
+        "new: say what, and its name: ddprove new scenario crash.mine, or ddprove "
+        "new guest mytrainer");
 }

@@ -46,9 +46,10 @@ static const struct command {
      "orders and failures (so does check of a\nplug-in without schedules); show: draw its steps; "
      "bench: how long it takes\n(of several, or all); tune: learn the right one for each size; "
      "new: write\na plug-in to start from"},
-    {"new", "guest FOLDER", CLI_NEW, cli_new,
-     "write a project to start from: a trainer that is shown to ddprove, a\nCMake file, and "
-     "scenarios that break it"},
+    {"new", "WHAT NAME", CLI_NEW, cli_new,
+     "something to start from; scenario FAMILY.NAME: a file below ./scenarios (or\n--out), which "
+     "runs as it is; guest FOLDER: a project, with a trainer that\nis shown to ddprove, a CMake "
+     "file, and scenarios that break it"},
     {"export", "SCENARIO", CLI_EXPORT, cli_export,
      "what its job starts from, and what one device makes of it, into --out: for "
      "other\nframeworks"},

@@ -469,10 +469,11 @@ const struct cli_option cli_option_table[] = {
     {"seeds", "N", 0, CLI_RUN, set_seeds, "sim: run every cell under N seeds, from --seed on"},
     {NULL, "N", 'j', CLI_RUN | CLI_CAMPAIGN, set_jobs,
      "cells at a time (default: as many as cores)"},
-    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK | CLI_EXEC | CLI_COLL | CLI_EXPORT, set_out,
+    {"out", "DIR", 0, RUNS | CLI_CAMPAIGN | CLI_SHRINK | CLI_EXEC | CLI_COLL | CLI_EXPORT | CLI_NEW,
+     set_out,
      "run folders (default: runs/<time>; train keeps none); of\nexec: for the data of --steps; of "
-     "coll tune and bench: where\nthe right algorithm of each size is kept (default: ddprove in\n"
-     "XDG_CACHE_HOME or ~/.cache); of export: its files"},
+     "coll tune, bench: where what\nis right is kept (default: ddprove in XDG_CACHE_HOME or\n"
+     "~/.cache); of export: its files; of new: all scenarios"},
     {"keep", "all|failed", 0, CLI_RUN, set_keep,
      "failed: of a cell that passes in sim only verdict.json is\nwritten (default: all)"},
     {"cells", "all|covering", 0, CLI_RUN, set_cells,

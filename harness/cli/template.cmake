@@ -32,6 +32,7 @@ ddprove_add_templates(cli_guest_templates
     "faults/killed.yaml|${CMAKE_CURRENT_SOURCE_DIR}/template/killed.yaml"
     "faults/lost.yaml|${CMAKE_CURRENT_SOURCE_DIR}/template/lost.yaml"
     "faults/skipped.yaml|${CMAKE_CURRENT_SOURCE_DIR}/template/skipped.yaml")
+ddprove_add_templates(cli_scenario_templates "scenario.yaml|${CMAKE_CURRENT_SOURCE_DIR}/template/scenario.yaml")
 ddprove_add_templates(cli_coll_opaque_templates
     "algorithm.c|${PROJECT_SOURCE_DIR}/harness/plugin/template/opaque.c.in"
     "ddprove_coll.h|${PROJECT_SOURCE_DIR}/harness/plugin/ddprove_coll.h")

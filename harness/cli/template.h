@@ -17,6 +17,8 @@ struct cli_template {
 };
 /* Of a guest's project; ends with a path of NULL. */
 extern const struct cli_template cli_guest_templates[];
+/* Of a scenario: one file, in which @NAME@ is its id. */
+extern const struct cli_template cli_scenario_templates[];
 /* Of `coll new`: the algorithm, in which @NAME@ is its name, and the header. */
 extern const struct cli_template cli_coll_templates[];
 extern const struct cli_template cli_coll_opaque_templates[];

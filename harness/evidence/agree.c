@@ -136,7 +136,13 @@ static bool is_revocation_sent(const struct harness_emulation *e,
 static void check_revocation_of(const struct harness_emulation *e, uint32_t rank,
                                 const struct ddp_event_entry *seen, struct harness_gap *out)
 {
-    if (!is_revocation_sent(e, seen)) {
+    const ddp_status status = harness_index_status(seen->arg[1]);
+
+    if (seen->arg[0] == rank && harness_index_end(&e->index, rank) != NULL &&
+        !has_error(e, rank, status, DDP_OK, -1)) {
+        harness_gap_set(out, "rank %u sent a revocation for %s and recorded other errors", rank,
+                        ddp_status_name(status));
+    } else if (!is_revocation_sent(e, seen)) {
         harness_gap_set(out, "rank %u saw a revocation by rank %llu that nobody sent", rank,
                         (unsigned long long)seen->arg[0]);
     }

@@ -135,6 +135,27 @@ static bool is_said(const struct harness_trace *trace, size_t number)
     return false;
 }
 
+/* Whom the monitor calls dead, the launcher has not seen end in another way. Ranks that go on after
+ * a loss are judged under other numbers. */
+static bool is_ended_so(const struct harness_emulation *e, const struct harness_finding *finding)
+{
+    bool is_so = true;
+
+    if (e->input->plan->job.on_loss == HARNESS_ON_LOSS_CONTINUE) {
+        return true;
+    }
+    for (uint32_t i = 0; i < harness_rank_set_count(&finding->culprits); i++) {
+        const uint32_t rank = harness_rank_set_at(&finding->culprits, i);
+        const enum harness_end_how how = e->input->trace->ends[rank].how;
+
+        is_so = is_so &&
+                (how != HARNESS_END_EXITED || finding->verdict != HARNESS_VERDICT_CRASH_SIGNALED);
+        is_so = is_so &&
+                (how != HARNESS_END_SIGNALED || finding->verdict != HARNESS_VERDICT_CRASH_EXITED);
+    }
+    return is_so;
+}
+
 void harness_evidence_diagnoses(const struct harness_emulation *e, struct harness_gap *out)
 {
     const struct harness_trace *trace = e->input->trace;
@@ -156,6 +177,9 @@ void harness_evidence_diagnoses(const struct harness_emulation *e, struct harnes
         }
         if (!is_right) {
             harness_gap_set(out, "diagnosis %zu names an operation that no rank posted so", i);
+        }
+        if (!is_ended_so(e, finding)) {
+            harness_gap_set(out, "diagnosis %zu says that a rank ended as it did not", i);
         }
         /* How long after a fault it came is worked out behind the run. */
         if (trace->diagnosis_time_ns[i] < trace->start_ns || finding->attribute_ns != -1 ||

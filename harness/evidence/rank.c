@@ -1,5 +1,6 @@
 /* Purpose: what each rank recorded of its life is whole and does not contradict itself.
  * Idea: every collective is recorded twice, so a missing or altered line contradicts another. */
+#include <signal.h>
 #include <string.h>
 
 #include "harness/evidence/internal.h"
@@ -336,6 +337,9 @@ static void check_end(const struct harness_emulation *e, uint32_t rank, struct h
     if (left->how == HARNESS_END_NONE && left->event_count > 0) {
         harness_gap_set(out, "rank %u never started, and recorded %llu events", rank,
                         (unsigned long long)left->event_count);
+    }
+    if (left->how == HARNESS_END_REAPED && left->code != SIGKILL && left->code != SIGTERM) {
+        harness_gap_set(out, "rank %u was ended by the harness with signal %d", rank, left->code);
     }
     if (end == NULL) {
         if (left->how == HARNESS_END_EXITED && left->event_count > 0 && !is_made_to_exit(e, rank)) {

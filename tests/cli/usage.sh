@@ -270,5 +270,21 @@ refused 'only train takes it' run "$one" --fast
 says '"gpus"' list resources
 says 'HANG.NOT_JOINED' explain pinned/hang.before_bucket/sim
 
+# A scenario to start from runs as it is, with what it says, and is not overwritten.
+ends 0 new scenario crash.mine
+says 'new/crash/mine.yaml' new scenario crash.mine --out new
+says '1 scenario file, 0 bad' lint new/crash/mine.yaml
+says '8 passed, 0 failed' run new/crash/mine.yaml
+cmp new/crash/mine.yaml scenarios/crash/mine.yaml || fail 'new scenario writes into --out what it writes into scenarios'
+refused 'is there already' new scenario crash.mine
+for id in crash crash. .mine ../up.mine crash.mine.yaml 'crash.a b' -x.y; do
+    refused 'is FAMILY.NAME' new scenario -- "$id"
+done
+refused 'say what, and its name' new scenario
+refused 'say what, and its name' new plan crash.mine
+refused 'is of a scenario' new guest trainer --out there
+: >in_the_way
+refused 'in_the_way' new scenario crash.mine --out in_the_way
+
 echo "$failures failures"
 test "$failures" -eq 0

@@ -34,10 +34,10 @@ MORE = [(scenario, []) for scenario in (
     "mismatch/broadcast_not_sent", "mismatch/part_not_taken", "several/batch_then_flip", "hook/local_sgd", "hook/powersgd",
     "hook/quantize_flipped", "mixed/beside", "scaler/skipped_beside_nan", "models/sync_batchnorm", "unused/static_graph",
     "posts/in_place", "slow/two_ranks", "stop/two_ranks", "hang/two_ranks", "mismatch/extra_under_join", "groups/opposite")]
-MORE += [("trainer/evaluate", ["job.ranks=3"])]
+MORE += [("trainer/evaluate", ["job.ranks=3"]), ("io/disk_full", []), ("resource/no_memory", ["faults.0.do.no_memory=90"])]
 # Beginnings of the names of runs in which a fault is found.
 FAULTY = ("value.lost", "mismatch.", "crash.", "survive.", "unused.flag_off_one_rank", "several.", "hook.quantize_flipped",
-          "scaler.", "slow.", "stop.", "hang.", "groups.opposite", "trainer.drift_alarm")
+          "scaler.", "slow.", "stop.", "hang.", "groups.opposite", "trainer.drift_alarm", "io.", "resource.")
 # (what was done, where: by the run's name, None: anywhere; why that may pass)
 PASSES = [(re.compile(what), runs, why) for what, runs, why in (
     # Anywhere.
@@ -50,6 +50,10 @@ PASSES = [(re.compile(what), runs, why) for what, runs, why in (
     (r"h finish start .*", None, "from when the report counts its times; no verdict has it, and it may not lie behind the first event"),
     (r"h diagnosis (detect|micro) .*", None, "a time is compared with a budget alone, and may not be longer than the job; in which micro-batch "
      "something was found is said, and not expected"),
+    (r"coll\.done status (other|altered)", FAULTY, "a collective that failed, of a rank that ended with an error: whether by a revocation or a "
+     "death on the way is a matter of moments, and no verdict asks"),
+    (r"h diagnosis (mode|phase) other", FAULTY, "by which of the monitor's rules it was named, and in which phase that rank was at that moment, "
+     "no line of a rank has; a scenario states them where they matter"),
     (r"h diagnosis victim .*", None, "victims of crashes and hangs are found anew from the record (harness/cell/run.c); of a mismatch they are said, "
      "and compared where a scenario states them"),
     (r"schedules: (first schedule last|recv deps altered)", None, "the schedules are as good in another order, and with an order of steps that "
@@ -65,7 +69,7 @@ PASSES = [(re.compile(what), runs, why) for what, runs, why in (
      r"param\.updated) less|grad\.final hash zero|grad\.ready hash zero|bucket\.param|buffer\.synced|join (kind|active|divisor)|revoke rank|op\.skipped|"
      r"no param\.error|one param\.error).*", FAULTY, "the step in which a fault acted, or one behind it: ranks did not come through it whole, so "
      "what is there of it, and by whom, is not known beforehand; of what the fault did the verdict is of other lines"),
-    (r"(no h diagnosis|h diagnosis (seq|params) .*|message\.(ahead|astray|behind) .*)", FAULTY, "the checkers find the same culprit in what ranks "
+    (r"(no h diagnosis|h diagnosis (seq|params) .*|h diagnosis verdict other|message\.(ahead|astray|behind) .*)", FAULTY, "the checkers find the same culprit in what ranks "
      "recorded, or the altered number is another one that fits"),
 )]
 FAR = 4294967295  # a number that nothing has
@@ -124,6 +128,18 @@ def sealed(lines):
     return out
 
 
+# Words that the recorded traces have for an argument, in order.
+WORDS = {}
+
+
+def learn_words(lines):
+    """What stands for words in a trace."""
+    for line in lines:
+        for name, value in ARGUMENT.findall(line):
+            if not re.fullmatch(r"-?\d+|[0-9a-f]{16}|.*[/,].*", value) and name not in ("digest", "events", "text"):
+                WORDS.setdefault(name, set()).add(value)
+
+
 def altered(value):
     """Another value of the same form."""
     if re.fullmatch(r"[0-9a-f]{16}", value):
@@ -138,6 +154,9 @@ def others(name, value):
     if name in ("digest", "events", "text"):
         return
     yield f"{name} altered", altered(value)
+    words = sorted(WORDS.get(name, ()))
+    if value in words and len(words) > 1:  # one that can be read, and is another one
+        yield f"{name} other", words[(words.index(value) + 1) % len(words)]
     if re.fullmatch(r"0{8}[0-9a-f]{8}", value):
         yield f"{name} low altered", value[:-1] + ("0" if value[-1] == "1" else "1")
     if re.fullmatch(r"[1-9]\d*", value):
@@ -323,6 +342,10 @@ def record(program, root, out):
         sets = [word for one in settings for word in ("--set", one)]
         subprocess.run([program, "run", os.path.join(root, "scenarios", f"{scenario}.yaml"), "--driver", "sim", "-j", "1",
                         "--out", "recorded", *sets], cwd=out, check=True, stdout=subprocess.DEVNULL)
+    for place, _, files in os.walk(os.path.join(out, "recorded")):
+        for name in files:
+            if name == "trace.txt":
+                learn_words(trace_of(place))
     for scenario, settings in RUNS + MORE:
         run_id = scenario.replace("/", ".")
         folder = min(place for place, _, files in os.walk(os.path.join(out, "recorded", run_id))

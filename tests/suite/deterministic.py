@@ -1,4 +1,5 @@
-"""Two simulations of every scenario, several cells at a time and one at a time, write the same traces.
+"""Two simulations of every scenario, several cells at a time and one at a time, write the same traces. The second one is of a
+choice of cells (run.py's is of all).
 
 Usage: deterministic.py DDPROVE SCENARIOS OUT SIM: the folder of run.py
 """
@@ -24,14 +25,15 @@ os.makedirs(out)
 scratch = memory.make(out)
 first_runs, second_runs = os.path.join(first_out, "a b", "runs"), os.path.join(scratch, "runs")
 with open(os.path.join(out, "log"), "w", encoding="utf-8") as log:
-    code = subprocess.run([ddprove, "run", scenarios, "--driver", "sim", "-j", "1", "--out", second_runs],
+    code = subprocess.run([ddprove, "run", scenarios, "--driver", "sim", "-j", "1", "--cells", "covering",
+                           "--out", second_runs],
                           stdout=log, stderr=log, check=False).returncode
 if code not in (0, 1, 3, 4):
     shutil.rmtree(scratch)
     sys.exit(f"{ddprove} run: exit {code}, see {log.name}")
 first, second = traces(first_runs), traces(second_runs)
-for path in sorted(first ^ second):
-    print(f"{path}: only one of the runs wrote it")
+for path in sorted(second - first):
+    print(f"{path}: only the second run wrote it")
 different = [path for path in sorted(first & second)
              if not filecmp.cmp(os.path.join(first_runs, path), os.path.join(second_runs, path), shallow=False)]
 for path in different:
@@ -39,5 +41,5 @@ for path in different:
 for path in different:  # so that they can be looked at
     shutil.copytree(os.path.join(second_runs, os.path.dirname(path)), os.path.join(out, "runs", os.path.dirname(path)))
 shutil.rmtree(scratch)
-print(f"{len(first & second) - len(different)} of {len(first | second)} traces are equal")
-sys.exit(bool(first ^ second or different or not first))
+print(f"{len(first & second) - len(different)} of {len(second)} traces are equal")
+sys.exit(bool(second - first or different or len(second) < 1000))
