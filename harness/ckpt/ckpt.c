@@ -27,6 +27,10 @@ static ddp_status read_bytes(struct harness_ckpt *ckpt, const uint8_t *data, siz
         ckpt->kind = HARNESS_CKPT_TORCH;
         return harness_ckpt_read_torch(ckpt, data, size_bytes, key, err);
     }
+    if (key != NULL) {
+        return ddp_err_set(err, DDP_E_KEYS,
+                           "--key is for files of torch.save; it is safetensors, without maps");
+    }
     return harness_ckpt_read_safetensors(ckpt, data, size_bytes);
 }
 

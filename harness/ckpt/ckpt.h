@@ -77,12 +77,13 @@ struct harness_ckpt {
 
 /* Read a file. key: of torch, which map of the file is meant, as "ema.model"; NULL: the usual names
  * are looked for. What is wrong with the file is no error, but a line of out->faults.
- * Errors: E_NOT_FOUND, E_IO, E_NOMEM; E_UNSUPPORTED, if this build cannot read that kind.
+ * Errors: E_NOT_FOUND, E_IO, E_NOMEM; E_KEYS, if there is no such map; E_UNSUPPORTED, if this build
+ * cannot read that kind.
  * out needs _fini after success alone. */
 DDP_MUST_USE ddp_status harness_ckpt_load(struct ddp_files *files, const char *path,
                                           const char *key, struct harness_ckpt *out,
                                           struct ddp_err *err);
-/* The same of bytes, which are copied. Errors: E_NOMEM, E_UNSUPPORTED. */
+/* The same of bytes, which are copied. Errors: E_NOMEM, E_KEYS, E_UNSUPPORTED. */
 DDP_MUST_USE ddp_status harness_ckpt_parse(const void *data, size_t size_bytes, const char *key,
                                            struct harness_ckpt *out, struct ddp_err *err);
 void harness_ckpt_fini(struct harness_ckpt *ckpt);
@@ -91,7 +92,7 @@ const char *harness_ckpt_kind_name(enum harness_ckpt_kind kind);
 /* NULL: there is none of that name. */
 const struct harness_ckpt_tensor *harness_ckpt_find(const struct harness_ckpt *ckpt,
                                                     const char *name);
-/* Whether files of torch.save can be read: libzip was there when this was built. */
+/* Whether archives of torch.save can be read: libzip was there when this was built. */
 bool harness_ckpt_reads_torch(void);
 
 /* How the keys stand to the wrapper's "module.". In a file of ddprove's own ranks the state of the

@@ -59,14 +59,11 @@ static void say_taken(struct ddp_text *out, const struct harness_ckpt *ckpt)
 
 static const char *checksum_words(const struct harness_ckpt *ckpt)
 {
-    if (ckpt->kind == HARNESS_CKPT_TORCH) {
-        return ckpt->checksum == HARNESS_CKPT_CHECKSUM_HOLDS
-                   ? "holds: a CRC-32 of each entry of the archive"
-                   : "broken: see below";
-    }
     switch (ckpt->checksum) {
     case HARNESS_CKPT_CHECKSUM_HOLDS:
-        return "holds, of all values; names and metadata have none";
+        return ckpt->kind == HARNESS_CKPT_TORCH
+                   ? "holds: a CRC-32 of each entry of the archive"
+                   : "holds, of all values; names and metadata have none";
     case HARNESS_CKPT_CHECKSUM_BROKEN:
         return "broken: see below";
     case HARNESS_CKPT_CHECKSUM_NONE:

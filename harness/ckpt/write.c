@@ -117,6 +117,9 @@ static void add_metadata(struct ddp_text *out, const struct layout *layout, cons
     const char *between = "";
 
     ddp_text_add(out, "\"" DDP_ST_METADATA "\":{");
+    if (ckpt->kind == HARNESS_CKPT_TORCH) { /* loaders of others ask for it */
+        ddp_text_add(out, "\"format\":\"pt\",");
+    }
     for (size_t i = 0; i < ckpt->meta_count; i++) {
         ddp_text_add(out, "%s", between);
         add_json_string(out, ckpt->meta[i].key);
@@ -131,8 +134,7 @@ static void add_metadata(struct ddp_text *out, const struct layout *layout, cons
             between = ",";
         }
     }
-    if (ckpt->kind == HARNESS_CKPT_TORCH) {
-        ddp_text_add(out, "%s", between);
+    if (ckpt->kind == HARNESS_CKPT_TORCH) { /* there is nothing but the format before them */
         add_checksums(out, layout, data);
     }
     ddp_text_add(out, "}");
