@@ -116,7 +116,7 @@ DDP_MUST_USE ddp_status harness_ckpt_verify(struct harness_ckpt *ckpt);
 
 /* Write tensors, metadata and checksums as safetensors, atomically. A file that was safetensors
  * keeps its order, bytes, metadata and checksums, and gets none that it had not; what comes from
- * torch gets both checksums, and its data begin on multiples of their types' sizes.
+ * torch gets both checksums, and large types first, so that data begin on multiples of their sizes.
  * Errors: E_KEYS (a name that the format reserves), E_NOMEM, and those of the files. */
 DDP_MUST_USE ddp_status harness_ckpt_write(struct ddp_files *files, const char *path,
                                            const struct harness_ckpt *ckpt, struct ddp_err *err);

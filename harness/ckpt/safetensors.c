@@ -146,18 +146,27 @@ static int compare_by_place(const void *a, const void *b)
     return (left->size_bytes > right->size_bytes) - (left->size_bytes < right->size_bytes);
 }
 
-/* Every data byte belongs to one tensor. */
-static ddp_status check_cover(struct harness_ckpt *ckpt)
+/* The tensors in the order of their data. NULL: no memory. */
+static const struct harness_ckpt_tensor **sort_tensors(const struct harness_ckpt *ckpt)
 {
     const struct harness_ckpt_tensor **sorted =
         ddp_mem_array(ckpt->mem, ckpt->tensor_count, sizeof *sorted);
-    size_t covered = 0;
 
-    DDP_TRY(sorted != NULL ? DDP_OK : DDP_E_NOMEM);
-    for (size_t i = 0; i < ckpt->tensor_count; i++) {
+    for (size_t i = 0; sorted != NULL && i < ckpt->tensor_count; i++) {
         sorted[i] = &ckpt->tensors[i];
     }
-    qsort(sorted, ckpt->tensor_count, sizeof *sorted, compare_by_place);
+    if (sorted != NULL) {
+        qsort(sorted, ckpt->tensor_count, sizeof *sorted, compare_by_place);
+    }
+    return sorted;
+}
+
+/* Every data byte belongs to one tensor. */
+static ddp_status check_cover(struct harness_ckpt *ckpt,
+                              const struct harness_ckpt_tensor *const *sorted)
+{
+    size_t covered = 0;
+
     for (size_t i = 0; i < ckpt->tensor_count; i++) {
         const struct harness_ckpt_tensor *tensor = sorted[i];
         const size_t end = tensor->begin + tensor->size_bytes;
@@ -178,9 +187,10 @@ static ddp_status check_cover(struct harness_ckpt *ckpt)
     return DDP_OK;
 }
 
-/* Each tensor's own checksum says which one is damaged, and holds names to data: two tensors that
- * have changed places leave the checksum of all data as it was. */
-static ddp_status check_each(struct harness_ckpt *ckpt, const char *list)
+/* Each tensor's own checksum says which one is damaged. ddpcore lists them in the order of the
+ * data; another program may have written the header in another order since. */
+static ddp_status check_each(struct harness_ckpt *ckpt,
+                             const struct harness_ckpt_tensor *const *sorted, const char *list)
 {
     const size_t length = strlen(list);
     char own[17];
@@ -190,7 +200,7 @@ static ddp_status check_each(struct harness_ckpt *ckpt, const char *list)
                      ckpt->tensor_count, length + 1);
     }
     for (size_t i = 0; i < ckpt->tensor_count; i++) {
-        const struct harness_ckpt_tensor *tensor = &ckpt->tensors[i];
+        const struct harness_ckpt_tensor *tensor = sorted[i];
 
         (void)snprintf(own, sizeof own, "%016" PRIx64,
                        ddp_hash_bytes(tensor->data, tensor->size_bytes, 0));
@@ -202,7 +212,8 @@ static ddp_status check_each(struct harness_ckpt *ckpt, const char *list)
     return DDP_OK;
 }
 
-static ddp_status check_checksum(struct harness_ckpt *ckpt)
+static ddp_status check_checksum(struct harness_ckpt *ckpt,
+                                 const struct harness_ckpt_tensor *const *sorted)
 {
     const char *stored = ckpt->checksum_text;
     char text[17];
@@ -211,7 +222,7 @@ static ddp_status check_checksum(struct harness_ckpt *ckpt)
         return DDP_OK;
     }
     if (ckpt->tensor_checksums_text != NULL) {
-        DDP_TRY(check_each(ckpt, ckpt->tensor_checksums_text));
+        DDP_TRY(check_each(ckpt, sorted, ckpt->tensor_checksums_text));
     }
     (void)snprintf(text, sizeof text, "%016" PRIx64,
                    ddp_hash_bytes(ckpt->data, ckpt->data_bytes, 0));
@@ -225,6 +236,7 @@ static ddp_status check_checksum(struct harness_ckpt *ckpt)
 
 static ddp_status read_header(struct harness_ckpt *ckpt, json_t *root)
 {
+    const struct harness_ckpt_tensor **sorted;
     const char *name;
     json_t *value;
 
@@ -233,12 +245,14 @@ static ddp_status read_header(struct harness_ckpt *ckpt, json_t *root)
         DDP_TRY(strcmp(name, DDP_ST_METADATA) == 0 ? read_metadata(ckpt, value)
                                                    : read_tensor(ckpt, name, value));
     }
-    /* Of a header that cannot be believed the rest would only be said twice. */
-    if (ckpt->faults.count == 0) {
-        DDP_TRY(check_cover(ckpt));
+    if (ckpt->faults.count > 0) {
+        return DDP_OK; /* of a header that cannot be believed the rest would only be said twice */
     }
+    sorted = sort_tensors(ckpt);
+    DDP_TRY(sorted != NULL ? DDP_OK : DDP_E_NOMEM);
+    DDP_TRY(check_cover(ckpt, sorted));
     ckpt->is_whole = ckpt->faults.count == 0;
-    return ckpt->is_whole ? check_checksum(ckpt) : DDP_OK;
+    return ckpt->is_whole ? check_checksum(ckpt, sorted) : DDP_OK;
 }
 
 ddp_status harness_ckpt_read_safetensors(struct harness_ckpt *ckpt, const uint8_t *data,

@@ -1,10 +1,8 @@
 /* Entries of a zip archive, by libzip, which checks each one's CRC-32 as it is read to its end. */
-#include "harness/ckpt/torch.h"
-
-#ifdef DDPROVE_HAVE_ZIP
-
 #include <string.h>
 #include <zip.h>
+
+#include "harness/ckpt/torch.h"
 
 #define FAULT(ckpt, ...) \
     (harness_ckpt_say((ckpt)->mem, &(ckpt)->faults, __VA_ARGS__) ? DDP_OK : DDP_E_NOMEM)
@@ -151,26 +149,3 @@ ddp_status harness_ckpt_unzip(struct harness_ckpt *ckpt, const uint8_t *data, si
     zip_error_fini(&error);
     return status;
 }
-
-#else
-
-bool harness_ckpt_reads_torch(void)
-{
-    return false;
-}
-
-ddp_status harness_ckpt_unzip(struct harness_ckpt *ckpt, const uint8_t *data, size_t size_bytes,
-                              struct harness_ckpt_entries *out, bool *out_is_read,
-                              struct ddp_err *err)
-{
-    (void)ckpt;
-    (void)data;
-    (void)size_bytes;
-    (void)out;
-    *out_is_read = false;
-    return ddp_err_set(err, DDP_E_UNSUPPORTED,
-                       "is a zip archive, as torch.save writes it, and ddprove was built without "
-                       "libzip; install libzip-dev and build again");
-}
-
-#endif

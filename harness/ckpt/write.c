@@ -8,11 +8,12 @@
 #include "ddpcore/checkpoint/safetensors_keys.h"
 #include "harness/ckpt/parts.h"
 
-/* Where the data of each tensor goes. */
+/* Where each tensor goes: a file that was safetensors keeps its order, in the header and of the
+ * data; what comes from elsewhere is the same in both. */
 struct layout {
     const struct harness_ckpt *ckpt;
-    const struct harness_ckpt_tensor **sorted; /* in the order of their data */
-    size_t *begin;                             /* of each tensor of the file */
+    const struct harness_ckpt_tensor **sorted; /* in the order of the header */
+    size_t *begin;                             /* of each of them, in the data */
     size_t data_bytes;
 };
 
@@ -72,7 +73,7 @@ static ddp_status lay_out(struct layout *layout, struct ddp_err *err)
     for (size_t i = 0; i < ckpt->tensor_count; i++) {
         const struct harness_ckpt_tensor *tensor = layout->sorted[i];
 
-        layout->begin[tensor - ckpt->tensors] = layout->data_bytes;
+        layout->begin[i] = layout->data_bytes;
         if (__builtin_add_overflow(layout->data_bytes, tensor->size_bytes, &layout->data_bytes)) {
             return ddp_err_set(err, DDP_E_OVERFLOW, "its tensors have more bytes than memory can");
         }
@@ -83,7 +84,7 @@ static ddp_status lay_out(struct layout *layout, struct ddp_err *err)
 static void copy_data(const struct layout *layout, uint8_t *out)
 {
     for (size_t i = 0; i < layout->ckpt->tensor_count; i++) {
-        const struct harness_ckpt_tensor *tensor = &layout->ckpt->tensors[i];
+        const struct harness_ckpt_tensor *tensor = layout->sorted[i];
 
         if (tensor->size_bytes > 0) {
             memcpy(out + layout->begin[i], tensor->data, tensor->size_bytes);
@@ -100,7 +101,7 @@ static void add_checksums(struct ddp_text *out, const struct layout *layout, con
                  data != NULL ? ddp_hash_bytes(data, layout->data_bytes, 0) : 0);
     ddp_text_add(out, ",\"" DDP_ST_TENSOR_CHECKSUMS "\":\"");
     for (size_t i = 0; i < ckpt->tensor_count; i++) {
-        const struct harness_ckpt_tensor *tensor = &ckpt->tensors[i];
+        const struct harness_ckpt_tensor *tensor = layout->sorted[i];
 
         ddp_text_add(out, "%s%016" PRIx64, i == 0 ? "" : " ",
                      data != NULL ? ddp_hash_bytes(tensor->data, tensor->size_bytes, 0) : 0);
@@ -143,7 +144,7 @@ static void add_metadata(struct ddp_text *out, const struct layout *layout, cons
 static void add_tensors(struct ddp_text *out, const struct layout *layout, const char *between)
 {
     for (size_t i = 0; i < layout->ckpt->tensor_count; i++) {
-        const struct harness_ckpt_tensor *tensor = &layout->ckpt->tensors[i];
+        const struct harness_ckpt_tensor *tensor = layout->sorted[i];
 
         ddp_text_add(out, "%s", between);
         add_json_string(out, tensor->name);

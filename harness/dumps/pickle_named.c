@@ -7,6 +7,14 @@
 
 enum { NAME_BYTES_MAX = 256 };
 
+/* The n-th item from the top, 1 is the top. NULL: there are fewer, or it is a mark. */
+static const struct harness_pickle_item *item(const struct harness_pickle *reader, size_t n)
+{
+    return reader->count >= n && reader->stack[reader->count - n].form != PICKLE_MARK
+               ? &reader->stack[reader->count - n]
+               : NULL;
+}
+
 /* The rules' own text, behind the opcode's place. */
 static ddp_status refused(const struct harness_pickle *reader, ddp_status status)
 {
@@ -64,10 +72,11 @@ static bool take_text(const json_t *value, char *out)
 
 static ddp_status read_stack_global(struct harness_pickle *reader)
 {
-    const struct harness_pickle_item *top = reader->stack + reader->count;
+    const struct harness_pickle_item *first = item(reader, 2), *second = item(reader, 1);
     char module[NAME_BYTES_MAX], name[NAME_BYTES_MAX];
 
-    if (reader->count < 2 || !take_text(top[-2].value, module) || !take_text(top[-1].value, name)) {
+    if (first == NULL || second == NULL || !take_text(first->value, module) ||
+        !take_text(second->value, name)) {
         return harness_pickle_fail(reader, DDP_E_PARSE, "a name that is no text");
     }
     harness_pickle_drop_to(reader, reader->count - 2);
@@ -76,16 +85,16 @@ static ddp_status read_stack_global(struct harness_pickle *reader)
 
 static ddp_status call_it(struct harness_pickle *reader)
 {
-    const struct harness_pickle_item *top = reader->stack + reader->count;
+    const struct harness_pickle_item *callee = item(reader, 2), *arguments = item(reader, 1);
     json_t *value = NULL;
     ddp_status status;
     bool is_map;
 
-    if (reader->count < 2 || top[-2].value == NULL || !json_is_array(top[-1].value)) {
+    if (callee == NULL || arguments == NULL || !json_is_array(arguments->value)) {
         return harness_pickle_fail(reader, DDP_E_PARSE, "a call without a name or arguments");
     }
     status =
-        reader->rules->call(reader->context, top[-2].value, top[-1].value, &value, reader->err);
+        reader->rules->call(reader->context, callee->value, arguments->value, &value, reader->err);
     if (status != DDP_OK) {
         return refused(reader, status);
     }
@@ -97,10 +106,10 @@ static ddp_status call_it(struct harness_pickle *reader)
 /* Attributes of a map, such as _metadata of torch's state dicts, say nothing of what is in it. */
 static ddp_status drop_attributes(struct harness_pickle *reader)
 {
-    const struct harness_pickle_item *top = reader->stack + reader->count;
+    const struct harness_pickle_item *built = item(reader, 2);
 
-    if (reader->count < 2 || top[-1].value == NULL ||
-        (top[-2].form != PICKLE_MAP && top[-2].form != PICKLE_HELD)) {
+    if (built == NULL || item(reader, 1) == NULL || !json_is_object(built->value) ||
+        (built->form != PICKLE_MAP && built->form != PICKLE_HELD)) {
         return harness_diag_pickle_refuse(reader->at, 'b', reader->rules->what, reader->err);
     }
     harness_pickle_drop_to(reader, reader->count - 1);
@@ -109,14 +118,14 @@ static ddp_status drop_attributes(struct harness_pickle *reader)
 
 static ddp_status find_persistent(struct harness_pickle *reader)
 {
-    const struct harness_pickle_item *top = reader->stack + reader->count;
+    const struct harness_pickle_item *id = item(reader, 1);
     json_t *value = NULL;
     ddp_status status;
 
-    if (reader->count < 1 || top[-1].value == NULL) {
+    if (id == NULL) {
         return harness_pickle_fail(reader, DDP_E_PARSE, "the stack is empty");
     }
-    status = reader->rules->persistent(reader->context, top[-1].value, &value, reader->err);
+    status = reader->rules->persistent(reader->context, id->value, &value, reader->err);
     if (status != DDP_OK) {
         return refused(reader, status);
     }

@@ -131,7 +131,7 @@ static uint8_t *real_bytes(const char *name, size_t *out_bytes)
 CT_TEST(ckpt_torch, notices_every_changed_byte)
 {
     size_t size_bytes = 0, noticed_count = 0;
-    uint8_t *bytes = real_bytes("wrapped.pt", &size_bytes);
+    uint8_t *bytes;
     struct harness_ckpt sound, ckpt;
     struct harness_ckpt_diff diff;
     struct ddp_err err;
@@ -139,6 +139,7 @@ CT_TEST(ckpt_torch, notices_every_changed_byte)
     if (!harness_ckpt_reads_torch()) {
         CT_SKIP("built without libzip");
     }
+    bytes = real_bytes("wrapped.pt", &size_bytes);
     CT_REQUIRE(bytes != NULL);
     CT_REQUIRE_OK(harness_ckpt_parse(bytes, size_bytes, NULL, &sound, &err));
     for (size_t i = 0; i < size_bytes; i++) {
@@ -184,7 +185,7 @@ CT_TEST(ckpt_torch, notices_every_cut)
 CT_TEST(ckpt_torch, damaged_values_can_be_compared)
 {
     size_t size_bytes = 0, at = 0;
-    uint8_t *bytes = real_bytes("state_dict.pt", &size_bytes);
+    uint8_t *bytes;
     const float sought[3] = {299, 300, 301};
     struct harness_ckpt ckpt, sound;
     struct harness_ckpt_diff diff;
@@ -193,6 +194,7 @@ CT_TEST(ckpt_torch, damaged_values_can_be_compared)
     if (!harness_ckpt_reads_torch()) {
         CT_SKIP("built without libzip");
     }
+    bytes = real_bytes("state_dict.pt", &size_bytes);
     CT_REQUIRE(bytes != NULL);
     CT_REQUIRE_OK(harness_ckpt_parse(bytes, size_bytes, NULL, &sound, &err));
     while (at + sizeof sought < size_bytes && memcmp(bytes + at, sought, sizeof sought) != 0) {
