@@ -204,7 +204,8 @@ static void say_change(struct ddp_text *out, const struct harness_ckpt_change *c
             }
         }
         if (change->not_finite_count > 0) {
-            ddp_text_add(out, ", in %zu pairs one is not finite", change->not_finite_count);
+            ddp_text_add(out, ", in %zu pair%s one is not finite", change->not_finite_count,
+                         plural(change->not_finite_count));
         }
         ddp_text_add(out, "; first at ");
         harness_ckpt_say_place(out, a, change->first);

@@ -8,6 +8,7 @@ model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
 with torch.no_grad():
     for i, tensor in enumerate(model.parameters()):
         tensor.copy_(torch.arange(tensor.numel()).reshape(tensor.shape) + 100 * i)
+torch.save(model.state_dict(), "before.pt", _use_new_zipfile_serialization=False)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.5)
 model.eval()(torch.ones(2, 4)).sum().backward()
 optimizer.step()
@@ -15,8 +16,10 @@ optimizer.step()
 torch.save(model.state_dict(), "state_dict.pt")
 torch.save(model.state_dict(), "protocol4.pt", pickle_protocol=4)
 torch.save(model.state_dict(), "legacy.pt", _use_new_zipfile_serialization=False)
-torch.save({"model_state_dict": torch.nn.DataParallel(model).state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3,
-            "loss": torch.tensor(0.5)}, "wrapped.pt")
+checkpoint = {"model_state_dict": torch.nn.DataParallel(model).state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3,
+              "loss": torch.tensor(0.5)}
+torch.save(checkpoint, "wrapped.pt")
+torch.save(checkpoint, "last.pt", _use_new_zipfile_serialization=False)
 torch.save(model, "module.pt")
 
 # Views: transposed, a part, one number for many; a storage that two share; types without a storage class.

@@ -42,7 +42,7 @@ CT_TEST(ckpt_compare, values)
     other[2] = -2;
     other[3] = INFINITY;
     check_values(base, other,
-                 "A and B: 1 of 1 tensors differ\n  \"w\": 1 of 4 elements differ, in 1 pairs one "
+                 "A and B: 1 of 1 tensors differ\n  \"w\": 1 of 4 elements differ, in 1 pair one "
                  "is not finite; first at [1,1]: 0, and inf\n");
 }
 
@@ -55,7 +55,7 @@ CT_TEST(ckpt_compare, bits_of_nan_count)
     memcpy(a, left, sizeof a);
     memcpy(b, right, sizeof b);
     check_values(a, b,
-                 "A and B: 1 of 1 tensors differ\n  \"w\": 1 of 4 elements differ, in 1 pairs one "
+                 "A and B: 1 of 1 tensors differ\n  \"w\": 1 of 4 elements differ, in 1 pair one "
                  "is not finite; first at [0,0]: nan, and nan\n");
 }
 
