@@ -27,10 +27,6 @@ static ddp_status read_bytes(struct harness_ckpt *ckpt, const uint8_t *data, siz
         ckpt->kind = HARNESS_CKPT_TORCH;
         return harness_ckpt_read_torch(ckpt, data, size_bytes, key, err);
     }
-    if (key != NULL) {
-        return ddp_err_set(err, DDP_E_KEYS,
-                           "--key is for files of torch.save; it is safetensors, without maps");
-    }
     return harness_ckpt_read_safetensors(ckpt, data, size_bytes);
 }
 
@@ -91,15 +87,4 @@ void harness_ckpt_fini(struct harness_ckpt *ckpt)
 {
     ddp_mem_pool_destroy(ckpt->pool);
     memset(ckpt, 0, sizeof *ckpt);
-}
-
-const struct harness_ckpt_tensor *harness_ckpt_find(const struct harness_ckpt *ckpt,
-                                                    const char *name)
-{
-    for (size_t i = 0; i < ckpt->tensor_count; i++) {
-        if (strcmp(ckpt->tensors[i].name, name) == 0) {
-            return &ckpt->tensors[i];
-        }
-    }
-    return NULL;
 }

@@ -76,7 +76,8 @@ struct harness_ckpt {
 };
 
 /* Read a file. key: of torch, which map of the file is meant, as "ema.model"; NULL: the usual names
- * are looked for. What is wrong with the file is no error, but a line of out->faults.
+ * are looked for; a safetensors file has no maps, and it is not looked at. What is wrong with the
+ * file is no error, but a line of out->faults.
  * Errors: E_NOT_FOUND, E_IO, E_NOMEM; E_KEYS, if there is no such map; E_UNSUPPORTED, if this build
  * cannot read that kind.
  * out needs _fini after success alone. */
@@ -89,9 +90,6 @@ DDP_MUST_USE ddp_status harness_ckpt_parse(const void *data, size_t size_bytes, 
 void harness_ckpt_fini(struct harness_ckpt *ckpt);
 /* "safetensors", "torch.save". Static storage. */
 const char *harness_ckpt_kind_name(enum harness_ckpt_kind kind);
-/* NULL: there is none of that name. */
-const struct harness_ckpt_tensor *harness_ckpt_find(const struct harness_ckpt *ckpt,
-                                                    const char *name);
 /* Whether archives of torch.save can be read: libzip was there when this was built. */
 bool harness_ckpt_reads_torch(void);
 

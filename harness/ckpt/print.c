@@ -167,7 +167,9 @@ void harness_ckpt_print_verdict(const struct harness_ckpt *ckpt, const char *pat
         return;
     }
     say_size(out, ckpt);
-    ddp_text_add(out, "\n  checksum  %s\n", checksum_words(ckpt));
+    ddp_text_add(out, "\n");
+    say_taken(out, ckpt);
+    ddp_text_add(out, "  checksum  %s\n", checksum_words(ckpt));
 }
 
 /* `"layer.weight" `, of both files where they differ in the prefix. */
@@ -217,6 +219,21 @@ static void say_change(struct ddp_text *out, const struct harness_ckpt_change *c
     ddp_text_add(out, "\n");
 }
 
+/* What else is in a file is not compared. */
+static void say_part(struct ddp_text *out, const struct harness_ckpt *ckpt, const char *path)
+{
+    if (ckpt->taken == NULL && ckpt->left_out == NULL) {
+        return;
+    }
+    ddp_text_add(out, "  of %s: ", path);
+    say_clean(out, ckpt->taken != NULL ? ckpt->taken : "the whole", META_COLUMNS_MAX);
+    if (ckpt->left_out != NULL) {
+        ddp_text_add(out, "; left out: ");
+        say_clean(out, ckpt->left_out, META_COLUMNS_MAX);
+    }
+    ddp_text_add(out, "\n");
+}
+
 void harness_ckpt_print_diff(const struct harness_ckpt_diff *diff, const char *path_a,
                              const char *path_b, struct ddp_text *out)
 {
@@ -237,6 +254,8 @@ void harness_ckpt_print_diff(const struct harness_ckpt_diff *diff, const char *p
         }
         ddp_text_add(out, " more; compared without it\n");
     }
+    say_part(out, diff->a, path_a);
+    say_part(out, diff->b, path_b);
     for (size_t i = 0; i < diff->meta.count && i < HARNESS_CKPT_LINES_MAX; i++) {
         ddp_text_add(out, "  metadata  %s\n", diff->meta.line[i]);
     }

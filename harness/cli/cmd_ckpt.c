@@ -31,6 +31,14 @@ static int load(const struct cli_options *options, const char *path, struct harn
                                        : CLI_EXIT_USAGE;
 }
 
+/* A key that is asked for where there are no maps is a mistake. */
+static int check_key(const struct cli_options *options, const struct harness_ckpt *ckpt)
+{
+    return options->map == NULL || ckpt->kind == HARNESS_CKPT_TORCH
+               ? 0
+               : cli_usage_error("ckpt: --key is for files of torch.save; safetensors has no maps");
+}
+
 static int no_memory(void)
 {
     (void)cli_usage_error("ckpt: no memory for what there is to say");
@@ -56,7 +64,8 @@ static int conclude(const struct cli_options *options, struct ddp_text *text, js
     return code;
 }
 
-static int inspect(const struct cli_options *options)
+/* inspect, verify: what they have in common. */
+static int show(const struct cli_options *options, bool is_verified)
 {
     const char *path = options->paths[1];
     struct harness_ckpt ckpt;
@@ -66,34 +75,28 @@ static int inspect(const struct cli_options *options)
     if (code != 0) {
         return code;
     }
-    ddp_text_init(&text, ddp_mem_system());
-    harness_ckpt_print(&ckpt, path, &text);
-    code = conclude(options, &text, harness_ckpt_json(&ckpt, path),
-                    ckpt.faults.count == 0 ? 0 : EXIT_NO);
+    code = check_key(options, &ckpt);
+    if (code == 0 && is_verified && harness_ckpt_verify(&ckpt) != DDP_OK) {
+        code = no_memory();
+    }
+    if (code == 0) {
+        ddp_text_init(&text, ddp_mem_system());
+        (is_verified ? harness_ckpt_print_verdict : harness_ckpt_print)(&ckpt, path, &text);
+        code = conclude(options, &text, harness_ckpt_json(&ckpt, path),
+                        ckpt.faults.count == 0 ? 0 : EXIT_NO);
+    }
     harness_ckpt_fini(&ckpt);
     return code;
 }
 
+static int inspect(const struct cli_options *options)
+{
+    return show(options, false);
+}
+
 static int verify(const struct cli_options *options)
 {
-    const char *path = options->paths[1];
-    struct harness_ckpt ckpt;
-    struct ddp_text text;
-    int code = load(options, path, &ckpt);
-
-    if (code != 0) {
-        return code;
-    }
-    if (harness_ckpt_verify(&ckpt) != DDP_OK) {
-        harness_ckpt_fini(&ckpt);
-        return no_memory();
-    }
-    ddp_text_init(&text, ddp_mem_system());
-    harness_ckpt_print_verdict(&ckpt, path, &text);
-    code = conclude(options, &text, harness_ckpt_json(&ckpt, path),
-                    ckpt.faults.count == 0 ? 0 : EXIT_NO);
-    harness_ckpt_fini(&ckpt);
-    return code;
+    return show(options, true);
 }
 
 /* Where OUT really lies: a link's target is replaced, the link stays; what is no file is refused.
@@ -239,8 +242,11 @@ static int diff(const struct cli_options *options)
     }
     is_whole = can_compare(&a, path_a);
     is_whole = can_compare(&b, path_b) && is_whole;
-    if (!is_whole) {
-        code = EXIT_NO;
+    if (a.kind == HARNESS_CKPT_SAFETENSORS && b.kind == HARNESS_CKPT_SAFETENSORS) {
+        code = check_key(options, &a);
+    }
+    if (code != 0 || !is_whole) {
+        code = code != 0 ? code : EXIT_NO;
     } else if (harness_ckpt_compare(&a, &b, &found) != DDP_OK) {
         code = no_memory();
     } else {
@@ -282,6 +288,9 @@ int cli_ckpt(const struct cli_options *options)
         if (options->path_count != actions[i].path_count ||
             (options->out_dir != NULL) != actions[i].writes) {
             return cli_usage_error("ckpt: it is ddprove ckpt %s", actions[i].usage);
+        }
+        if (actions[i].writes && options->json != NULL) {
+            return cli_usage_error("ckpt: --json is of inspect, verify and diff");
         }
         return actions[i].run(options);
     }

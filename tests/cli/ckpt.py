@@ -176,6 +176,8 @@ def check_words():
     ends(2, "No such file", "verify", "missing")
     ends(2, "is a folder; name a file", "inspect", "runs")
     ends(2, "--key is for files of torch.save", "inspect", "bare.safetensors", "--key", "model")
+    ends(2, "--key is for files of torch.save", "diff", "bare.safetensors", "bare.safetensors", "--key", "model")
+    ends(2, "--json is of inspect", "strip", "wrapped.safetensors", "-o", "none", "--json", "j")
     ends(1, "is safetensors already", "convert", "bare.safetensors", "-o", "none")
     with open(os.path.join(out, "damaged.safetensors"), "wb") as file, open(os.path.join(out, "wrapped.safetensors"), "rb") as whole:
         content = bytearray(whole.read())
@@ -200,6 +202,10 @@ def check_torch():
         ends(0, " tensors, of ", "convert", path, "-o", name + ".safetensors")
         ends(0, ": PASS, safetensors", "verify", name + ".safetensors")
         ends(0, "equal bit for bit", "diff", path, name + ".safetensors")
+    wrapped = os.path.join(own, "wrapped.pt")
+    ends(0, "taken     model_state_dict", "verify", wrapped)
+    ends(0, f"of {wrapped}: model_state_dict; left out: optimizer, epoch, loss", "diff", wrapped, "wrapped.safetensors")
+    ends(0, "7 tensors", "diff", wrapped, "wrapped.safetensors", "--key", "model_state_dict")
     ends(0, "left out: optimizer, epoch, loss", "convert", os.path.join(own, "wrapped.pt"), "-o", "of_wrapped.safetensors")
     ends(0, "7 tensors", "strip", "of_wrapped.safetensors", "-o", "of_wrapped.safetensors")
     if not filecmp.cmp(os.path.join(out, "of_wrapped.safetensors"), os.path.join(out, "state_dict.safetensors"), shallow=False):

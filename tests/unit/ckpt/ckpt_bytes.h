@@ -43,6 +43,18 @@ static inline bool ckpt_read(struct harness_ckpt *out, const char *header, const
     return is_read;
 }
 
+/* NULL: there is none of that name. */
+static inline const struct harness_ckpt_tensor *ckpt_find(const struct harness_ckpt *ckpt,
+                                                          const char *name)
+{
+    for (size_t i = 0; i < ckpt->tensor_count; i++) {
+        if (strcmp(ckpt->tensors[i].name, name) == 0) {
+            return &ckpt->tensors[i];
+        }
+    }
+    return NULL;
+}
+
 /* The i-th fault, or "". */
 static inline const char *ckpt_fault(const struct harness_ckpt *ckpt, size_t i)
 {

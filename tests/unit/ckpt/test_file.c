@@ -39,8 +39,8 @@ CT_TEST(ckpt_file, reads_what_is_sound)
     CT_CHECK_BYTES(ckpt.tensors[0].data, (const uint8_t *)values + 8, 16);
     CT_CHECK_EQ_U64(ckpt.tensors[1].elem_count, 1);
     CT_CHECK_STR(ckpt.meta[0].value, "pt");
-    CT_CHECK(harness_ckpt_find(&ckpt, "c") == &ckpt.tensors[2]);
-    CT_CHECK(harness_ckpt_find(&ckpt, "e") == NULL);
+    CT_CHECK(ckpt_find(&ckpt, "c") == &ckpt.tensors[2]);
+    CT_CHECK(ckpt_find(&ckpt, "e") == NULL);
     harness_ckpt_fini(&ckpt);
 }
 

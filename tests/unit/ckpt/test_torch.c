@@ -19,7 +19,7 @@ static bool read_real(struct harness_ckpt *out, const char *name, const char *ke
 static void check_elements(const struct harness_ckpt *ckpt, const char *name,
                            const double *expected, size_t count)
 {
-    const struct harness_ckpt_tensor *tensor = harness_ckpt_find(ckpt, name);
+    const struct harness_ckpt_tensor *tensor = ckpt_find(ckpt, name);
 
     CT_REQUIRE(tensor != NULL);
     CT_CHECK_EQ_U64(tensor->elem_count, count);
