@@ -11,13 +11,13 @@ enum kind { FLOAT, SIGNED, UNSIGNED };
 
 static const struct row {
     const char *name, *said;
-    uint8_t size_bytes;
-    enum kind kind;
-    uint8_t mantissa_bits;
     uint64_t special;
+    enum kind kind;
+    uint8_t size_bytes;
+    uint8_t mantissa_bits;
 } rows[] = {
 #define X(id, name, said, size, kind, mantissa, special) \
-    {name, said, size, kind, mantissa, special},
+    {name, said, special, kind, size, mantissa},
     HARNESS_CKPT_DTYPE_TABLE(X)
 #undef X
 };

@@ -26,7 +26,9 @@ bool harness_ckpt_say(struct ddp_mem *mem, struct harness_ckpt_lines *lines, con
         (void)vsnprintf(text, sizeof text, format, args);
         va_end(args);
         for (char *byte = text; *byte != '\0'; byte++) { /* a name may hold anything */
-            *byte = (unsigned char)*byte < 0x20 || *byte == 0x7f ? '?' : *byte;
+            if ((unsigned char)*byte < 0x20 || *byte == 0x7f) {
+                *byte = '?';
+            }
         }
         grown[lines->count] = ddp_mem_strdup(mem, text);
         if (grown[lines->count] == NULL) {

@@ -20,7 +20,8 @@ static int load(const struct cli_options *options, const char *path, struct harn
     ddp_status status;
 
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
-        return cli_usage_error("ckpt: %s is a folder; name a file", path);
+        (void)cli_usage_error("ckpt: %s is a folder; name a file", path);
+        return CLI_EXIT_USAGE;
     }
     status = harness_ckpt_load(ddp_files_system(), path, options->map, out, &err);
     if (status == DDP_OK) {
@@ -132,7 +133,8 @@ static int write_out(const struct cli_options *options, const struct harness_ckp
     }
     switch (harness_ckpt_write(ddp_files_system(), out, ckpt, &err)) {
     case DDP_OK:
-        (void)printf("%s: %zu tensors, %s\n", options->out_dir, ckpt->tensor_count, done);
+        (void)printf("%s: %zu tensor%s, %s\n", options->out_dir, ckpt->tensor_count,
+                     ckpt->tensor_count == 1 ? "" : "s", done);
         return 0;
     case DDP_E_KEYS:
     case DDP_E_OVERFLOW:
