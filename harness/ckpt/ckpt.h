@@ -70,6 +70,7 @@ struct harness_ckpt {
     const char *taken;    /* of torch: which map is the state dict ("model"); NULL: the whole */
     const char *left_out; /* of torch: what else lies beside it ("epoch, optimizer"), or NULL */
     struct harness_ckpt_lines faults;
+    bool is_verified;    /* so that no fault means that there is none */
     bool is_whole;       /* what the file says of its tensors is sound; values may be damaged */
     const uint8_t *data; /* of safetensors: behind the header */
     size_t data_bytes;

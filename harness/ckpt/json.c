@@ -96,7 +96,8 @@ json_t *harness_ckpt_json(const struct harness_ckpt *ckpt, const char *path)
         put(root, "schema", json_string(SCHEMA)) && put(root, "file", text_of(path)) &&
         put(root, "kind", json_string(harness_ckpt_kind_name(ckpt->kind))) &&
         put(root, "bytes", json_integer((json_int_t)ckpt->file_bytes)) &&
-        put(root, "is_sound", json_boolean(ckpt->faults.count == 0)) &&
+        put(root, "is_sound",
+            ckpt->is_verified ? json_boolean(ckpt->faults.count == 0) : json_null()) &&
         put(root, "fault_count", json_integer((json_int_t)ckpt->faults.count)) &&
         put(root, "faults", lines_json(&ckpt->faults)) &&
         put(root, "checksum", json_string(checksums[ckpt->checksum])) &&

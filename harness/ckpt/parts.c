@@ -8,6 +8,15 @@
 
 #include "ddpcore/checkpoint/state_dict.h"
 
+void harness_ckpt_clean(char *text)
+{
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) {
+            *text = '?';
+        }
+    }
+}
+
 bool harness_ckpt_say(struct ddp_mem *mem, struct harness_ckpt_lines *lines, const char *format,
                       ...)
 {
@@ -25,11 +34,7 @@ bool harness_ckpt_say(struct ddp_mem *mem, struct harness_ckpt_lines *lines, con
         va_start(args, format);
         (void)vsnprintf(text, sizeof text, format, args);
         va_end(args);
-        for (char *byte = text; *byte != '\0'; byte++) { /* a name may hold anything */
-            if ((unsigned char)*byte < 0x20 || *byte == 0x7f) {
-                *byte = '?';
-            }
-        }
+        harness_ckpt_clean(text);
         grown[lines->count] = ddp_mem_strdup(mem, text);
         if (grown[lines->count] == NULL) {
             return false;

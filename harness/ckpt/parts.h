@@ -11,7 +11,9 @@ extern "C" {
 /* Lines beyond so many are counted, and not kept. */
 enum { HARNESS_CKPT_LINES_MAX = 1000 };
 
-/* One more line. False: no memory. */
+/* What a file calls something may hold anything: what would leave its line becomes '?'. */
+void harness_ckpt_clean(char *text);
+/* One more line, cleaned. False: no memory. */
 bool harness_ckpt_say(struct ddp_mem *mem, struct harness_ckpt_lines *lines, const char *format,
                       ...) DDP_PRINTF(3, 4);
 /* One more tensor, name and shape are copied; its sizes are worked out from dtype and shape.

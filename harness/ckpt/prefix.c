@@ -124,6 +124,9 @@ ddp_status harness_ckpt_strip(struct harness_ckpt *ckpt, struct ddp_err *err)
     (void)ddp_err_set(err, DDP_OK, "no memory for its keys");
     status = check_all(ckpt, &kept, err);
     ddp_state_dict_fini(&kept);
+    if (status != DDP_OK && err != NULL) {
+        harness_ckpt_clean(err->text);
+    }
     for (size_t i = 0; status == DDP_OK && i < ckpt->tensor_count; i++) {
         struct harness_ckpt_tensor *tensor = &ckpt->tensors[i];
 

@@ -371,6 +371,9 @@ static ddp_status take_dict(struct taking *taking, json_t *dict)
     if (left_out.is_failed) {
         return DDP_E_NOMEM;
     }
+    if (left_out.data != NULL) {
+        harness_ckpt_clean(left_out.data);
+    }
     taking->ckpt->left_out = left_out.data; /* of the file's pool; NULL: nothing */
     return DDP_OK;
 }

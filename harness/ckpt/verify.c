@@ -30,6 +30,7 @@ ddp_status harness_ckpt_verify(struct harness_ckpt *ckpt)
 {
     struct harness_ckpt_prefix prefix;
 
+    ckpt->is_verified = true;
     if (!ckpt->is_whole) {
         return DDP_OK;
     }

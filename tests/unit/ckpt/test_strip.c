@@ -58,6 +58,8 @@ CT_TEST(ckpt_strip, refuses_what_is_not_one_prefix)
     check_refused("module.a", "module.",
                   "key \"module.\" is nothing but the prefix; rename it "
                   "first");
+    check_refused("module.a\x7f", "a\x7f",
+                  "keys \"module.a?\" and \"a?\" would become one; remove one of them");
     check_refused("module.__metadata__", "module.a",
                   "key \"module.__metadata__\" would become \"__metadata__\", which the format "
                   "reserves; rename it first");
