@@ -97,6 +97,16 @@ if(NOT DDPROVE_WITH_MPI STREQUAL "OFF")
 endif()
 ddprove_optional(MPI "${MPI_C_FOUND}" "MPI ${MPI_C_VERSION}")
 
+# Not where others are linked statically: libzip needs libraries for compression and encryption.
+if(NOT DDPROVE_WITH_ZIP STREQUAL "OFF" AND NOT DDPROVE_STATIC_DEPS)
+    pkg_check_modules(ddp_pc_zip QUIET IMPORTED_TARGET libzip)
+endif()
+ddprove_optional(ZIP "${ddp_pc_zip_FOUND}" "libzip ${ddp_pc_zip_VERSION}")
+if(DDPROVE_HAVE_ZIP)
+    add_library(ddp_dep_zip INTERFACE)
+    target_link_libraries(ddp_dep_zip INTERFACE PkgConfig::ddp_pc_zip)
+endif()
+
 if(DDPROVE_BUILD_TESTS)
     enable_language(CXX)
     find_package(GTest REQUIRED)

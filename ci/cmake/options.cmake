@@ -10,7 +10,7 @@ option(DDPROVE_FUZZ "Build the fuzz targets (needs clang and its libFuzzer)" OFF
 set(DDPROVE_SANITIZE "" CACHE STRING "Sanitizers: empty, address;undefined or thread")
 set(CMAKE_CUDA_ARCHITECTURES 80 90 CACHE STRING "Compute capabilities to build kernels for")
 set(DDPROVE_FOLDERS "" CACHE STRING "Configure only these folders, e.g. ddpcore/base;ddpcore/seam")
-foreach(dep IN ITEMS CUDA NCCL MPI)
+foreach(dep IN ITEMS CUDA NCCL MPI ZIP)
     set(DDPROVE_WITH_${dep} AUTO CACHE STRING "Use ${dep}: AUTO, ON or OFF")
     set_property(CACHE DDPROVE_WITH_${dep} PROPERTY STRINGS AUTO ON OFF)
     if(NOT DDPROVE_WITH_${dep} MATCHES "^(AUTO|ON|OFF)$")

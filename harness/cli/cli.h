@@ -38,7 +38,8 @@ enum cli_command {
     CLI_DIAGNOSE = 4096,
     CLI_COLL = 8192,
     CLI_EXPORT = 16384,
-    CLI_EVERY_COMMAND = 32767
+    CLI_CKPT = 32768,
+    CLI_EVERY_COMMAND = 65535
 };
 
 struct cli_range {
@@ -99,9 +100,10 @@ struct cli_options {
     uint64_t segment;                /* coll --segment; 0: not given */
     struct cli_range worlds, counts; /* coll --worlds, --counts */
     struct cli_bench bench;
-    bool is_anew;   /* coll tune --anew */
-    bool is_opaque; /* coll new --opaque */
-    bool is_tcp;    /* coll --transport tcp */
+    bool is_anew;    /* coll tune --anew */
+    bool is_opaque;  /* coll new --opaque */
+    bool is_tcp;     /* coll --transport tcp */
+    const char *map; /* ckpt --key; NULL: not given */
 };
 /* Returns 0, or an exit code; its error was printed. command: one bit. argv is kept. */
 int cli_options_parse(int argc, char **argv, unsigned command, struct cli_options *options);
@@ -129,6 +131,7 @@ int cli_shrink(const struct cli_options *options);
 int cli_new(const struct cli_options *options);
 int cli_exec(const struct cli_options *options);
 int cli_diagnose(const struct cli_options *options);
+int cli_ckpt(const struct cli_options *options);
 int cli_coll(const struct cli_options *options);
 int cli_coll_bench(const struct cli_options *options);
 int cli_coll_tune(const struct cli_options *options);

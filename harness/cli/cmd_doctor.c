@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "ddpcore/device/device.h"
+#include "harness/ckpt/ckpt.h"
 #include "harness/cli/cli.h"
 #include "harness/exec/launcher.h"
 #include "harness/launch/card.h"
@@ -121,6 +122,8 @@ int cli_doctor(const struct cli_options *options)
     report_mpirun();
     report_mpi();
     report_stacks();
+    report("libzip", harness_ckpt_reads_torch(), "ckpt reads what torch.save wrote",
+           "ckpt reads safetensors alone: install libzip-dev and build again");
     can_run = has_blas && has_memfd() && has_pidfd();
     (void)printf("drivers: sim %s, proc %s\n", has_blas ? "ready" : "not ready",
                  can_run ? "ready" : "not ready");

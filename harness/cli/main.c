@@ -40,6 +40,12 @@ static const struct command {
     {"diagnose", "PATH...", CLI_DIAGNOSE, cli_diagnose,
      "what a hang's dumps and logs say: who held up whom, and where; of PyTorch's\n"
      "Flight Recorder, watchdog and torchrun, py-spy, NCCL's RAS and NCCL_DEBUG"},
+    {"ckpt", "WHAT FILE...", CLI_CKPT, cli_ckpt,
+     "of a checkpoint, safetensors or what torch.save wrote; inspect FILE: what is\nin it; verify "
+     "FILE: read and prove all of it; strip IN -o OUT: take one\nmodule. from every key; convert "
+     "IN -o OUT: from torch.save to safetensors,\nwithout running anything; diff A B: keys, "
+     "shapes, "
+     "values that differ"},
     {"coll", "WHAT NAME", CLI_COLL, cli_coll,
      "of an algorithm, one of list collectives or the path of a plug-in; check:\nprove it for many "
      "worlds and counts, without running it; conform: run it,\nand judge values, buffers, types, "

@@ -199,48 +199,6 @@ static int set_shard(struct cli_options *options, const char *text)
     return code;
 }
 
-/* "A" or "A-B". */
-static int parse_range(const char *option, const char *text, uint64_t min, uint64_t max,
-                       struct cli_range *out)
-{
-    const char *dash = strchr(text, '-');
-    char first[24];
-    int code;
-
-    (void)snprintf(first, sizeof first, "%.*s", dash != NULL ? (int)(dash - text) : 23, text);
-    code = cli_parse_number(option, first, min, max, &out->first);
-    out->last = out->first;
-    if (code == 0 && dash != NULL) {
-        code = cli_parse_number(option, dash + 1, out->first, max, &out->last);
-    }
-    return code;
-}
-
-static int set_worlds(struct cli_options *options, const char *text)
-{
-    options->has_worlds = true;
-    return parse_range("--worlds", text, 1, 1024, &options->worlds);
-}
-
-static int set_counts(struct cli_options *options, const char *text)
-{
-    options->has_counts = true;
-    return parse_range("--counts", text, 0, 1000000, &options->counts);
-}
-
-static int set_transport(struct cli_options *options, const char *text)
-{
-    options->is_tcp = strcmp(text, "tcp") == 0;
-    return options->is_tcp || strcmp(text, "shm") == 0
-               ? 0
-               : cli_usage_error("--transport is shm or tcp, not \"%s\"", text);
-}
-
-static int set_segment(struct cli_options *options, const char *text)
-{
-    return cli_parse_number("--segment", text, 1, 1000000, &options->segment);
-}
-
 static int set_parallel(struct cli_options *options, const char *text)
 {
     if (strcmp(text, "ddp") != 0 && strcmp(text, "dp") != 0 && strcmp(text, "single") != 0) {
@@ -254,58 +212,6 @@ static int set_scaling(struct cli_options *options, const char *text)
 {
     options->scaling = text;
     return 0;
-}
-
-/* "8", "32K", "4M", "1G": bytes, as nccl-tests takes them. */
-static int parse_size(const char *option, const char *text, uint64_t *out)
-{
-    static const char units[] = "KMG";
-    size_t length = strlen(text);
-    const char *unit = length > 1 ? strchr(units, text[length - 1] & ~0x20) : NULL;
-    unsigned shift = unit != NULL && *unit != '\0' ? 10 * (unsigned)(unit - units + 1) : 0;
-    char number[24];
-
-    (void)snprintf(number, sizeof number, "%.*s", (int)(length - (shift > 0 ? 1 : 0)), text);
-    if (ddp_text_parse_u64(number, out) != DDP_OK || *out < 1 || *out > UINT64_MAX >> 32) {
-        return cli_usage_error("%s: \"%s\" is no size: bytes, as 512, 32K, 4M or 1G", option, text);
-    }
-    *out <<= shift;
-    return 0;
-}
-
-static int set_min_bytes(struct cli_options *options, const char *text)
-{
-    return parse_size("-b", text, &options->bench.min_bytes);
-}
-
-static int set_max_bytes(struct cli_options *options, const char *text)
-{
-    return parse_size("-e", text, &options->bench.max_bytes);
-}
-
-static int set_factor(struct cli_options *options, const char *text)
-{
-    return cli_parse_number("-f", text, 2, 1024, &options->bench.factor);
-}
-
-static int set_iters(struct cli_options *options, const char *text)
-{
-    return cli_parse_number("-n", text, 1, 4096, &options->bench.iters);
-}
-
-static int set_warmup(struct cli_options *options, const char *text)
-{
-    options->bench.has_warmup = true;
-    return cli_parse_number("-w", text, 0, 4096, &options->bench.warmup);
-}
-
-static int set_checked(struct cli_options *options, const char *text)
-{
-    uint64_t number = 1;
-    int code = cli_parse_number("-c", text, 0, 1, &number);
-
-    options->bench.is_unchecked = number == 0;
-    return code;
 }
 
 static int set_svg(struct cli_options *options, const char *text)
@@ -323,6 +229,12 @@ static int set_out(struct cli_options *options, const char *text)
 static int set_json(struct cli_options *options, const char *text)
 {
     options->json = text;
+    return 0;
+}
+
+static int set_map(struct cli_options *options, const char *text)
+{
+    options->map = text;
     return 0;
 }
 
@@ -390,26 +302,27 @@ const struct cli_option cli_option_table[] = {
     {"full", NULL, 0, CLI_COLL, set_full,
      "check: worlds 1 to 64 with every count up to 4 * ranks + 3; conform: orders of messages in "
      "worlds up to 16"},
-    {"worlds", "N[-M]", 0, CLI_COLL, set_worlds,
+    {"worlds", "N[-M]", 0, CLI_COLL, cli_set_worlds,
      "check: of so many ranks (default: 1 to 16, and some to 64);\nshow: of N (default 4)"},
-    {"counts", "N[-M]", 0, CLI_COLL, set_counts,
+    {"counts", "N[-M]", 0, CLI_COLL, cli_set_counts,
      "check: of so many elements (default: what lies at the edges);\nshow: of N (default: as many "
      "as ranks)"},
-    {"segment", "N", 0, CLI_COLL, set_segment,
+    {"segment", "N", 0, CLI_COLL, cli_set_segment,
      "show: no message is longer than N elements; bench: N bytes"},
-    {"minbytes", "SIZE", 'b', CLI_COLL, set_min_bytes, "bench: the smallest size (default 1K)"},
-    {"maxbytes", "SIZE", 'e', CLI_COLL, set_max_bytes,
+    {"minbytes", "SIZE", 'b', CLI_COLL, cli_set_min_bytes, "bench: the smallest size (default 1K)"},
+    {"maxbytes", "SIZE", 'e', CLI_COLL, cli_set_max_bytes,
      "bench: the largest size (default 4M, or -b)"},
-    {"stepfactor", "N", 'f', CLI_COLL, set_factor, "bench: from one size to the next (default 4)"},
-    {"iters", "N", 'n', CLI_COLL, set_iters, "bench: calls that are timed (default 20)"},
-    {"warmup_iters", "N", 'w', CLI_COLL, set_warmup, "bench: calls before them (default 5)"},
+    {"stepfactor", "N", 'f', CLI_COLL, cli_set_factor,
+     "bench: from one size to the next (default 4)"},
+    {"iters", "N", 'n', CLI_COLL, cli_set_iters, "bench: calls that are timed (default 20)"},
+    {"warmup_iters", "N", 'w', CLI_COLL, cli_set_warmup, "bench: calls before them (default 5)"},
     {"opaque", NULL, 0, CLI_COLL, set_opaque,
      "new: a plug-in that moves the data itself, instead of steps"},
-    {"transport", "shm|tcp", 0, CLI_COLL, set_transport,
+    {"transport", "shm|tcp", 0, CLI_COLL, cli_set_transport,
      "bench, conform: how ranks are connected (default shm)"},
     {"anew", NULL, 0, CLI_COLL, set_anew,
      "tune: forget what was learned, on this machine or another"},
-    {"check", "0|1", 'c', CLI_COLL, set_checked,
+    {"check", "0|1", 'c', CLI_COLL, cli_set_checked,
      "bench: compare what every call leaves behind, outside of the\ntime (default 1)"},
     {"in-place", NULL, 0, CLI_COLL, set_in_place, "show: input and output are one buffer"},
     {"svg", "FILE", 0, CLI_COLL | CLI_TRAIN, set_svg,
@@ -479,8 +392,8 @@ const struct cli_option cli_option_table[] = {
     {"cells", "all|covering", 0, CLI_RUN, set_cells,
      "covering: so few cells that each scenario still has every value\nof every axis, and each "
      "family every pair of collective and\nranks (default: all)"},
-    {"json", "FILE", 0, CLI_RUN | CLI_EXEC | CLI_DIAGNOSE | CLI_COLL, set_json,
-     "write all verdicts, as one JSON object"},
+    {"json", "FILE", 0, CLI_RUN | CLI_EXEC | CLI_DIAGNOSE | CLI_COLL | CLI_CKPT, set_json,
+     "write all verdicts, as one JSON object; ckpt: what it found"},
     {"scenario", "FILE", 0, CLI_DIAGNOSE, set_scenario,
      "write a scenario in which ddprove's own ranks go wrong in the\nsame way"},
     {"junit", "FILE", 0, CLI_RUN | CLI_EXEC | CLI_COLL, set_junit,
@@ -492,6 +405,10 @@ const struct cli_option cli_option_table[] = {
     {"fail-fast", NULL, 0, CLI_RUN | CLI_CAMPAIGN, set_fail_fast,
      "start no other cell or case once one has failed"},
     {"fast", NULL, 0, CLI_TRAIN, set_fast, "on cuda: TF32 and whatever kernels are fastest"},
+    {NULL, "FILE", 'o', CLI_CKPT, set_out, "strip, convert: the file that is written"},
+    {"key", "NAME", 0, CLI_CKPT, set_map,
+     "of a file that torch.save wrote: which map in it is the state\ndict, as ema or ema.model "
+     "(default: model_state_dict,\nstate_dict or model, else the whole)"},
     {NULL, NULL, 'v', CLI_RUN | CLI_EXEC, set_verbose, "one line a cell"},
     {"help", NULL, 'h', CLI_EVERY_COMMAND, set_help, "show this"},
 };

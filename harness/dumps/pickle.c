@@ -201,7 +201,9 @@ static ddp_status read_opcode(struct harness_pickle *reader, unsigned char code)
     case 0x87:
         return read_group(reader, code);
     default:
-        return harness_diag_pickle_refuse(reader->at, code, reader->err);
+        return reader->rules != NULL ? harness_pickle_named(reader, code)
+                                     : harness_diag_pickle_refuse(
+                                           reader->at, code, "a Flight Recorder dump", reader->err);
     }
 }
 
@@ -239,42 +241,69 @@ static ddp_status salvage(struct harness_pickle *reader)
                : harness_pickle_fail(reader, DDP_E_PARSE, "the pickle ends here, cut short");
 }
 
+/* Up to STOP, or to an error. */
+static ddp_status read_opcodes(struct harness_pickle *reader)
+{
+    for (;;) {
+        unsigned char code;
+
+        reader->at = reader->next;
+        if (reader->next == reader->size_bytes) {
+            return cut_short(reader);
+        }
+        code = reader->data[reader->next++];
+        if (code == '.') {
+            return DDP_OK;
+        }
+        DDP_TRY(read_opcode(reader, code));
+    }
+}
+
+/* *out: the one value that is there, if all went well. */
+static ddp_status end(struct harness_pickle *reader, ddp_status status, json_t **out)
+{
+    if (status == DDP_OK && (reader->count != 1 || reader->stack[0].form == PICKLE_MARK)) {
+        status =
+            harness_pickle_fail(reader, DDP_E_PARSE, "the pickle ends with other than one value");
+    }
+    if (status == DDP_OK) {
+        DDP_ASSERT(reader->stack != NULL && reader->count == 1);
+        *out = json_incref(reader->stack[0].value);
+    }
+    harness_pickle_drop_to(reader, 0);
+    for (size_t i = 0; i < reader->memo_count; i++) {
+        json_decref(reader->memo[i].value);
+    }
+    free(reader->stack);
+    free(reader->memo);
+    return status;
+}
+
 ddp_status harness_diag_pickle_read(const void *data, size_t size_bytes, json_t **out,
                                     bool *is_short, struct ddp_err *err)
 {
     struct harness_pickle reader = {.data = data, .size_bytes = size_bytes, .err = err};
-    ddp_status status = DDP_OK;
-    bool is_done = false;
+    ddp_status status;
 
     *out = NULL;
-    while (status == DDP_OK && !is_done) {
-        reader.at = reader.next;
-        if (reader.next == size_bytes) {
-            status = cut_short(&reader);
-        } else if (reader.data[reader.next] == '.') {
-            is_done = true;
-        } else {
-            reader.next++;
-            status = read_opcode(&reader, reader.data[reader.at]);
-        }
-    }
+    status = read_opcodes(&reader);
     *is_short = reader.is_short;
     if (reader.is_short) {
         status = salvage(&reader);
     }
-    if (status == DDP_OK && (reader.count != 1 || reader.stack[0].form == PICKLE_MARK)) {
-        status =
-            harness_pickle_fail(&reader, DDP_E_PARSE, "the pickle ends with other than one value");
-    }
-    if (status == DDP_OK) {
-        DDP_ASSERT(reader.stack != NULL && reader.count == 1);
-        *out = json_incref(reader.stack[0].value);
-    }
-    harness_pickle_drop_to(&reader, 0);
-    for (size_t i = 0; i < reader.memo_count; i++) {
-        json_decref(reader.memo[i].value);
-    }
-    free(reader.stack);
-    free(reader.memo);
-    return status;
+    return end(&reader, status, out);
+}
+
+ddp_status harness_pickle_read_named(const void *data, size_t size_bytes,
+                                     const struct harness_pickle_rules *rules, void *context,
+                                     json_t **out, size_t *out_used, struct ddp_err *err)
+{
+    struct harness_pickle reader = {
+        .data = data, .size_bytes = size_bytes, .err = err, .rules = rules, .context = context};
+    ddp_status status;
+
+    *out = NULL;
+    status = read_opcodes(&reader);
+    *out_used = reader.next;
+    return end(&reader, status, out);
 }

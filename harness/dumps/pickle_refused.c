@@ -52,7 +52,8 @@ static const char *name_of(unsigned char code)
     return NULL;
 }
 
-ddp_status harness_diag_pickle_refuse(size_t offset, unsigned char code, struct ddp_err *err)
+ddp_status harness_diag_pickle_refuse(size_t offset, unsigned char code, const char *what,
+                                      struct ddp_err *err)
 {
     const char *name = name_of(code);
 
@@ -61,7 +62,7 @@ ddp_status harness_diag_pickle_refuse(size_t offset, unsigned char code, struct 
                            code);
     }
     return ddp_err_set(err, DDP_E_UNSUPPORTED,
-                       "offset %zu: opcode %s is refused; a Flight Recorder dump has none, and "
+                       "offset %zu: opcode %s is refused; %s has none, and "
                        "nothing in a pickle is run here",
-                       offset, name);
+                       offset, name, what);
 }

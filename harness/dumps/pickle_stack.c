@@ -25,8 +25,7 @@ ddp_status harness_pickle_push(struct harness_pickle *reader, enum harness_pickl
     }
     if (depth > HARNESS_DIAG_PICKLE_DEPTH_MAX) {
         json_decref(value);
-        return harness_pickle_fail(reader, DDP_E_PARSE,
-                                   "nested too deeply for a record of collectives");
+        return harness_pickle_fail(reader, DDP_E_PARSE, "nested too deeply");
     }
     if (reader->count == reader->capacity) {
         size_t capacity = reader->capacity == 0 ? 64 : 2 * reader->capacity;
@@ -125,6 +124,44 @@ ddp_status harness_pickle_append(struct harness_pickle *reader, size_t below, si
     return DDP_OK;
 }
 
+/* A key that is no text, as JSON behind HARNESS_PICKLE_OWN. */
+static ddp_status set_odd_item(struct harness_pickle *reader, json_t *map,
+                               const struct harness_pickle_item *key, json_t *value)
+{
+    char name[64] = HARNESS_PICKLE_OWN;
+    const size_t own = strlen(name);
+    size_t size;
+
+    if (reader->rules == NULL || key->value == NULL) {
+        return harness_pickle_fail(reader, DDP_E_PARSE, "a key that is no text");
+    }
+    size =
+        json_dumpb(key->value, name + own, sizeof name - own - 1, JSON_ENCODE_ANY | JSON_COMPACT);
+    if (size == 0 || size >= sizeof name - own) {
+        return harness_pickle_fail(reader, DDP_E_UNSUPPORTED, "a key that is no text or number");
+    }
+    name[own + size] = '\0';
+    return json_object_set_nocheck(map, name, value) == 0
+               ? DDP_OK
+               : harness_pickle_fail(reader, DDP_E_NOMEM, "memory is out");
+}
+
+static ddp_status set_item(struct harness_pickle *reader, json_t *map,
+                           const struct harness_pickle_item *key, json_t *value)
+{
+    const char *name = json_string_value(key->value);
+
+    if (name == NULL) {
+        return set_odd_item(reader, map, key, value);
+    }
+    if (strlen(name) != json_string_length(key->value)) {
+        return harness_pickle_fail(reader, DDP_E_PARSE, "a key with a zero byte");
+    }
+    return json_object_set(map, name, value) == 0
+               ? DDP_OK
+               : harness_pickle_fail(reader, DDP_E_PARSE, "a key that cannot be kept");
+}
+
 ddp_status harness_pickle_set_items(struct harness_pickle *reader, size_t below, size_t first)
 {
     struct harness_pickle_item *map = below > 0 ? &reader->stack[below - 1] : NULL;
@@ -136,15 +173,11 @@ ddp_status harness_pickle_set_items(struct harness_pickle *reader, size_t below,
         struct harness_pickle_item *value = &reader->stack[i + 1];
         unsigned depth = value->depth + 1;
 
-        if (!json_is_string(reader->stack[i].value) || value->form == PICKLE_MARK ||
-            depth > HARNESS_DIAG_PICKLE_DEPTH_MAX) {
+        if (value->form == PICKLE_MARK || depth > HARNESS_DIAG_PICKLE_DEPTH_MAX) {
             return harness_pickle_fail(reader, DDP_E_PARSE,
-                                       "a key that is no text, or nested too deeply");
+                                       "a mark where a value belongs, or nested too deeply");
         }
-        if (json_object_set(map->value, json_string_value(reader->stack[i].value), value->value) !=
-            0) {
-            return harness_pickle_fail(reader, DDP_E_PARSE, "a key that cannot be kept");
-        }
+        DDP_TRY(set_item(reader, map->value, &reader->stack[i], value->value));
         map->depth = map->depth > depth ? map->depth : depth;
         map->weight += value->weight + 1;
         close_item(reader, value);

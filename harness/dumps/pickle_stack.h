@@ -26,6 +26,8 @@ struct harness_pickle_item {
     bool is_closed; /* in the memo: it grows no more */
 };
 
+struct harness_pickle_rules;
+
 struct harness_pickle {
     const unsigned char *data;
     size_t size_bytes, at; /* at: of the opcode that is being read */
@@ -34,8 +36,10 @@ struct harness_pickle {
     size_t count, capacity;
     struct harness_pickle_item *memo;
     size_t memo_count, memoized;
-    size_t unfolded; /* weights of all that was fetched */
-    bool is_short;   /* the bytes ended before STOP */
+    size_t unfolded;                          /* weights of all that was fetched */
+    bool is_short;                            /* the bytes ended before STOP */
+    const struct harness_pickle_rules *rules; /* NULL: nothing is named */
+    void *context;                            /* of the rules */
     struct ddp_err *err;
 };
 
@@ -59,6 +63,8 @@ ddp_status harness_pickle_make_tuple(struct harness_pickle *reader, size_t first
  * E_UNSUPPORTED if it unfolds to many times the file's size. */
 ddp_status harness_pickle_put(struct harness_pickle *reader, uint64_t index);
 ddp_status harness_pickle_get(struct harness_pickle *reader, uint64_t index);
+/* pickle_named.c: opcodes that name, call or build something, by the rules, which are there. */
+DDP_MUST_USE ddp_status harness_pickle_named(struct harness_pickle *reader, unsigned char code);
 
 #ifdef __cplusplus
 }

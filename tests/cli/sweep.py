@@ -69,6 +69,10 @@ COMMANDS = [
     ("campaign", ["campaign", os.path.join(root, "ci/campaigns/healthy.yaml"), "--cases", "3", *RUN, "--out", "c"], None, [], []),
     ("merge", ["campaign", "merge", "c", "--out", "m"], None, [],
      [["campaign", os.path.join(root, "ci/campaigns/healthy.yaml"), "--cases", "3", *RUN, "--out", "c"]]),
+    ("ckpt_verify", ["ckpt", "verify", "legacy.pt", "--json", "v.json"], None, ["v.json"], []),
+    ("ckpt_convert", ["ckpt", "convert", "legacy.pt", "-o", "c.safetensors"], None, ["c.safetensors"], []),
+    ("ckpt_strip", ["ckpt", "strip", "wrapped.safetensors", "-o", "s.safetensors"], None, ["s.safetensors"], []),
+    ("ckpt_diff", ["ckpt", "diff", "wrapped.safetensors", "wrapped.safetensors", "--json", "d.json"], None, ["d.json"], []),
 ]
 
 
@@ -79,6 +83,11 @@ def prepare(folder, command):
         file.write(DIES)
     with open(os.path.join(folder, "restored.yaml"), "w") as file:
         file.write(RESTORED)
+    if command[1][0] == "ckpt":
+        shutil.copy(os.path.join(root, "tests/data/ckpt/legacy.pt"), folder)
+        header = b'{"module.w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  '
+        with open(os.path.join(folder, "wrapped.safetensors"), "wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header + bytes(8))
     for args in command[4]:
         subprocess.run([ddprove, *args], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
@@ -160,9 +169,10 @@ class Trial:
         if name not in self.text and not self.is_for_good:
             wrong.append(f"does not name {name}")
         for path in self.before:
-            with open(os.path.join(self.folder, path)) as file:
+            with open(os.path.join(self.folder, path), errors="replace") as file:
                 text = file.read()
-            if text != OLD and not text.endswith(("}\n", "</testsuites>\n")):
+            if text != OLD and not (run(self.folder, ["ckpt", "verify", path], {})[0] == 0 if path.endswith(".safetensors")
+                                    else text.endswith(("}\n", "</testsuites>\n"))):
                 wrong.append(f"{path} is neither the old nor the new one")
         # A verdict, and what a repetition said, are not part of what is judged.
         is_whole = name == "verdict.json" or self.call == "mkdir" or "/replay/" in self.path
