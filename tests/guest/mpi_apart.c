@@ -1,6 +1,6 @@
 /* An MPI program that makes the calls beside collectives and plain messages: on files, on windows,
- * of neighbours with large counts, of messages that are buffered or found before they are received,
- * and of what is collective and moves nothing. It checks its results, so whatever stands before its
+ * of neighbours with large counts, of messages that are buffered or found before they are received.
+ * It checks its results, so whatever stands before its
  * MPI has passed everything on. */
 #include <mpi.h>
 #include <stdio.h>
@@ -440,43 +440,6 @@ static void files(void)
     MPI_File_close(&file);
 }
 
-/* --- what is collective and moves nothing, and sessions beside MPI_Init
- * ------------------------------------------------------------------------------------------------
- */
-
-static void others(void)
-{
-    MPI_Comm copy;
-    MPI_Comm half;
-    MPI_Comm both;
-    MPI_Request request;
-
-    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
-    MPI_Comm_set_info(copy, info);
-    MPI_Comm_free(&copy);
-    /* A call that returns at once, in a communicator that is not watched. */
-    MPI_Comm_split(MPI_COMM_WORLD, rank == 0, 0, &half);
-    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank == 0, 5, &both);
-    MPI_Ibarrier(both, &request);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
-    MPI_Comm_free(&both);
-    MPI_Comm_free(&half);
-#if MPI_VERSION >= 4
-    {
-        MPI_Session session;
-        MPI_Group group;
-
-        MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
-        MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
-        MPI_Comm_create_from_group(group, "apart", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &copy);
-        MPI_Barrier(copy);
-        MPI_Comm_free(&copy);
-        MPI_Group_free(&group);
-        MPI_Session_finalize(&session);
-    }
-#endif
-}
-
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -490,7 +453,6 @@ int main(int argc, char **argv)
     windows();
     messages();
     files();
-    others();
     MPI_Info_free(&info);
     MPI_Finalize();
     return 0;
