@@ -53,9 +53,6 @@ EXCUSED = [
     # MPI 4.1 and 5.0
     (r"(Comm|Session)_attach_buffer|Remove_error_\w+|Get_hw_resource_info", LOCAL, "Buffer_flush"),
     (r"(Buffer_iflush|(Comm|Session)_iflush_buffer)", AT_ONCE, "Buffer_flush"),
-    (r"Request_get_status_(all|any|some)",
-     "asks, and waits in no call: a rank that does so in a loop is taken for one in code of its own (README: not seen)",
-     "Buffer_flush"),
     (r"Abi_\w+|\w+_(fromint|toint)", LOCAL, "Abi_get_version"),
     # MPICH 5's and Open MPI 5's own
     (r"MPIX_\w+_create_errhandler_x|MPIX_Op_create_x", LOCAL, "Abi_get_version"),
@@ -69,7 +66,7 @@ EXCUSED = [
 ]
 # Exported, and maybe declared by none of the MPIs that are asked: (functions, since when; one that those have that have them).
 NEWER = [
-    (r"Buffer_flush|(Comm|Session)_(flush|detach)_buffer", "MPI 4.1", "Buffer_flush"),
+    (r"Buffer_flush|(Comm|Session)_(flush|detach)_buffer|Request_get_status_(all|any|some)", "MPI 4.1", "Buffer_flush"),
     (r"MPIX_\w+_init", "what Open MPI 4 calls MPI 4's persistent collectives", "MPIX_Barrier_init"),
     (r"Comm_idup_with_info|Isendrecv(_replace)?|P(send|recv)_init|Parrived|\w+_init|Comm_create_from_group|"
      r"Intercomm_create_from_groups|Session_finalize|MPIX_Comm_(agree|shrink)|\w+_c", "MPI 4.0", "Session_init"),

@@ -1,6 +1,7 @@
 /* An MPI program that makes what few programs do of communicators: their hints, calls that return
  * at once between two groups, groups of sessions beside MPI_Init, agreement of those that are left,
- * buffers of MPI 4.1; or (join) one of two ranks that share a socket. It checks its results.
+ * buffers and questions of MPI 4.1; or (join) one of two ranks that share a socket. It checks its
+ * results.
  *
  * Usage: mpi_groups [join] */
 #include <arpa/inet.h>
@@ -140,6 +141,40 @@ static void buffers(void)
     expect("a session's buffer, large", (int)large, sizeof room);
     MPI_Session_finalize(&session);
 }
+
+/* Both neighbours' messages, asked for again and again. */
+static void statuses(void)
+{
+    MPI_Request requests[2];
+    MPI_Request sent[2];
+    int in[2] = {-1, -1};
+    int indices[2];
+    int is_there = 0;
+    int count = 0;
+
+    for (int way = 0; way < 3; way++) {
+        for (int i = 0; i < 2; i++) {
+            const int other = (rank + (i == 0 ? 1 : size - 1)) % size;
+
+            MPI_Irecv(&in[i], 1, MPI_INT, other, way, MPI_COMM_WORLD, &requests[i]);
+            MPI_Isend(&rank, 1, MPI_INT, other, way, MPI_COMM_WORLD, &sent[i]);
+        }
+        is_there = count = 0;
+        while (!is_there && count == 0) {
+            if (way == 0) {
+                MPI_Request_get_status_all(2, requests, &is_there, MPI_STATUSES_IGNORE);
+            } else if (way == 1) {
+                MPI_Request_get_status_any(2, requests, &indices[0], &is_there, MPI_STATUS_IGNORE);
+            } else {
+                MPI_Request_get_status_some(2, requests, &count, indices, MPI_STATUSES_IGNORE);
+            }
+        }
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        MPI_Waitall(2, sent, MPI_STATUSES_IGNORE);
+        expect("from the right", in[0], (rank + 1) % size);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
 #endif
 
 /* Ranks 0 and 1 meet at a port of this machine. */
@@ -199,6 +234,7 @@ int main(int argc, char **argv)
 #endif
 #if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
         buffers();
+        statuses();
 #endif
     }
     MPI_Finalize();
