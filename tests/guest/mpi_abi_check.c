@@ -8,17 +8,25 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define GUEST_MPI_COMM     MPI_Comm
-#define GUEST_MPI_TYPE     MPI_Datatype
-#define GUEST_MPI_OP       MPI_Op
-#define GUEST_MPI_GROUP    MPI_Group
-#define GUEST_MPI_INFO     MPI_Info
-#define GUEST_MPI_REQUEST  MPI_Request
-#define GUEST_MPI_COUNT    MPI_Count
-#define GUEST_MPI_AINT     MPI_Aint
-#define GUEST_MPI_WIN      MPI_Win
-#define GUEST_MPI_FILE     MPI_File
-#define GUEST_MPI_OFFSET   MPI_Offset
+#define GUEST_MPI_COMM    MPI_Comm
+#define GUEST_MPI_TYPE    MPI_Datatype
+#define GUEST_MPI_OP      MPI_Op
+#define GUEST_MPI_GROUP   MPI_Group
+#define GUEST_MPI_INFO    MPI_Info
+#define GUEST_MPI_REQUEST MPI_Request
+#define GUEST_MPI_COUNT   MPI_Count
+#define GUEST_MPI_AINT    MPI_Aint
+#define GUEST_MPI_WIN     MPI_Win
+#define GUEST_MPI_FILE    MPI_File
+#define GUEST_MPI_OFFSET  MPI_Offset
+#define GUEST_MPI_HANDLER MPI_Errhandler
+#ifdef MPI_SESSION_NULL
+#define GUEST_MPI_SESSION  MPI_Session
+#define GUEST_MPI_SESSIONS MPI_Session
+#else
+#define GUEST_MPI_SESSION  uint64_t
+#define GUEST_MPI_SESSIONS void
+#endif
 #define GUEST_MPI_COMMS    MPI_Comm
 #define GUEST_MPI_TYPES    MPI_Datatype
 #define GUEST_MPI_GROUPS   MPI_Group
@@ -86,6 +94,10 @@ int main(void)
             (uint64_t)(intptr_t)MPI_##name);
     GUEST_MPI_NUMBER_TABLE(X)
 #undef X
+    compare("a status's source is so far before its error", GUEST_MPI_SOURCE_BEFORE_ERROR,
+            offsetof(MPI_Status, MPI_ERROR) - offsetof(MPI_Status, MPI_SOURCE));
+    compare("sizeof(MPI_Message)", sizeof(MPI_Message), sizeof(MPI_Comm));
+    compare("MPI_STATUS_IGNORE is not 0 or 1", (uintptr_t)MPI_STATUS_IGNORE > 1, 0);
     compare("MPI_UNDEFINED", (uint64_t)GUEST_MPI_UNDEFINED, (uint64_t)MPI_UNDEFINED);
     compare("sizeof(MPI_Request)", sizeof(MPI_Request), sizeof(MPI_Comm));
     compare("sizeof(MPI_Count)", sizeof(MPI_Count), sizeof(int64_t));

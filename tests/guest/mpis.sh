@@ -22,7 +22,7 @@ build() { # NAME: of a source beside this file
     "$cc" -std=gnu17 -O1 -pthread -I"$root" "$here/$1.c" -o "$folder/$1" 2>"$folder/err" ||
         { echo "FAIL: $1 cannot be built with $cc" && cat "$folder/err" && exit 1; }
 }
-for name in mpi_abi_check mpi_program mpi_forms mpi_waits mpi_polls mpi_edges; do
+for name in mpi_abi_check mpi_program mpi_forms mpi_apart mpi_groups mpi_rounds mpi_waits mpi_polls mpi_edges; do
     build "$name"
 done
 "$folder/mpi_abi_check" || failures=$((failures + 1))
@@ -70,6 +70,29 @@ fi
 said 0 "" mpi_forms
 said 1 "MISMATCH.COUNT, rank 1: .*(64 bytes, user).*(128 bytes, user)" mpi_forms count 1
 said 1 "MISMATCH.ROOT, rank 1: .*broadcast .*(128 bytes, root 1).*(128 bytes)" mpi_forms root 1
+prove=
+# Calls beside collectives and plain messages, and a rank that does not come to one.
+said 0 "" mpi_apart
+said 0 "" mpi_groups
+if timeout 20 "$run" -n 3 "$folder/mpi_groups" join >/dev/null 2>&1; then
+    said 0 "" mpi_groups join
+else
+    echo "not tested: ranks that join by a socket, $run cannot"
+fi
+said 0 "" mpi_rounds ways
+said 0 "" mpi_rounds window_test
+said 1 "HANG.NOT_JOINED, rank 2: .*ranks 0,1 wait" mpi_rounds window_test hang
+if [ $has_circles = yes ]; then
+    limit=1
+    for mode in begin window_info; do
+        said 1 "HANG.\(HOST\|NOT_JOINED\), rank 2: " mpi_rounds "$mode" hang
+    done
+    # For whom the others wait is seen if the MPI makes the call of collectives that the adapter sees.
+    said 1 "HANG.CYCLE, rank \(0,1,\)\{0,1\}2: " mpi_rounds seek skip
+    # The last rank took part in as many messages as ever, in another way: it is not the one to blame by itself.
+    said 1 "HANG.CYCLE, rank 0,2: " mpi_rounds ways wrong
+    limit=2
+fi
 prove=
 # Who is not there, and nobody who waits for it.
 modes="persistent threads ring chain gather anybody window"

@@ -27,6 +27,8 @@ _Static_assert(sizeof(void *) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define GUEST_MPI_WIN     uint64_t
 #define GUEST_MPI_FILE    uint64_t
 #define GUEST_MPI_OFFSET  int64_t
+#define GUEST_MPI_SESSION uint64_t
+#define GUEST_MPI_HANDLER uint64_t
 /* In memory: */
 #define GUEST_MPI_COMMS    void
 #define GUEST_MPI_TYPES    void
@@ -36,6 +38,7 @@ _Static_assert(sizeof(void *) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define GUEST_MPI_FILES    void
 #define GUEST_MPI_INFOS    void
 #define GUEST_MPI_MESSAGES void
+#define GUEST_MPI_SESSIONS void
 #define GUEST_MPI_STATUSES void
 typedef int guest_mpi_copy(uint64_t comm, int keyval, void *context, void *value, void *out,
                            int *flag);
@@ -104,8 +107,12 @@ enum guest_mpi_family {
     X(ANY_SOURCE, -1, -2, -1)      \
     X(PROC_NULL, -2, -1, -3)       \
     X(THREAD_MULTIPLE, 3, 3, 4096) \
+    X(CART, 1, 2, 211)             \
+    X(GRAPH, 2, 1, 212)            \
+    X(DIST_GRAPH, 3, 3, 213)       \
     X(HANDLE_BYTES, 8, 4, 8)       \
-    X(STATUS_ERROR_AT, 8, 16, 8)     /* where a status has its error, an int */
-#define GUEST_MPI_UNDEFINED (-32766) /* in all of them */
+    X(STATUS_ERROR_AT, 8, 16, 8)               /* where a status has its error, an int */
+#define GUEST_MPI_SOURCE_BEFORE_ERROR 8        /* bytes, in all of them */
+#define GUEST_MPI_UNDEFINED           (-32766) /* in all of them */
 
 #endif

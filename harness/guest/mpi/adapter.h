@@ -4,7 +4,8 @@
  * have none. It goes by both names itself, as MPI's own wrappers for Fortran call either.
  *
  * Not seen: what messages carry, one-sided communication, files; of these, of communicators between
- * two groups and of those beyond 64, only that a rank waits in one. */
+ * two groups and of those beyond 64, only that a rank waits in one.
+ * tests/guest/mpi_functions.py holds the list of functions against what each mpi.h declares. */
 #ifndef HARNESS_GUEST_MPI_ADAPTER_H
 #define HARNESS_GUEST_MPI_ADAPTER_H
 
@@ -95,6 +96,9 @@ void guest_mpi_adopt(uint64_t comm, uint64_t key, const char *name,
                      enum guest_mpi_topology topology);
 
 /* near.c */
+/* So many neighbours does this rank send to, or receive from; 0: the communicator has no topology.
+ */
+int guest_mpi_near_count(uint64_t comm, int is_sent);
 void guest_mpi_show_near(uint64_t comm, uint32_t handle, enum guest_mpi_topology topology);
 
 /* about.c: what a call is about. Of variants in which each rank has counts of its own, only the
@@ -134,6 +138,11 @@ void *guest_mpi_small_array(struct guest_mpi_small *small, const void *numbers, 
 /* Of a call in which the root's alone is read, and another rank's may be no array. */
 void *guest_mpi_small_array_at(struct guest_mpi_small *small, const void *numbers, uint64_t comm,
                                int root);
+/* One number for each neighbour that is sent to, or received from. */
+void *guest_mpi_small_near(struct guest_mpi_small *small, const void *numbers, uint64_t comm,
+                           int is_sent);
+/* A number that the library writes, maybe as an int, which is its lower half. */
+int64_t *guest_mpi_small_result(int64_t *number);
 void guest_mpi_small_free(struct guest_mpi_small *small);
 
 /* wait.c */
@@ -144,6 +153,8 @@ void guest_mpi_call_end(struct ddprove_guest_call *call, int result);
 /* Show that the calling thread waits for one or two ranks of a communicator, as MPI names them; or
  * for anybody's. */
 void guest_mpi_wait_begin(uint64_t comm, int peer, int other);
+/* The same of a rank that looks whether a message has come, and takes none. */
+void guest_mpi_probe_begin(uint64_t comm, int peer);
 /* A message was asked for, and one was sent, with this result: ends when both are there. */
 int guest_mpi_exchange_end(uint64_t comm, int to, int from, uint64_t requests[2], int result,
                            void *status);

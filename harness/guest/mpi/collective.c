@@ -71,11 +71,13 @@ static int leave_out(struct ddprove_guest_call *call, void *request)
     }
 
 /* MPI's own parameters: NOLINTBEGIN(readability-function-size) */
-#define COUNT            int
-#define PLACE            int
-#define ONE(count)       count
-#define ARRAY(numbers)   numbers
-#define AT_ROOT(numbers) numbers
+#define COUNT              int
+#define PLACE              int
+#define ONE(count)         count
+#define ARRAY(numbers)     numbers
+#define AT_ROOT(numbers)   numbers
+#define TO_NEAR(numbers)   numbers
+#define FROM_NEAR(numbers) numbers
 #define COLLECTIVE(name, small_name, parameters, arguments, about)                     \
     WAITING(name, guest_mpi()->name, parameters, arguments, about)                     \
     RETURNING(I##small_name, guest_mpi()->I##small_name, parameters, arguments, about) \
@@ -87,6 +89,8 @@ static int leave_out(struct ddprove_guest_call *call, void *request)
 #undef ONE
 #undef ARRAY
 #undef AT_ROOT
+#undef TO_NEAR
+#undef FROM_NEAR
 #undef COLLECTIVE
 
 /* Without large counts, the function with small ones takes their words. */
@@ -95,11 +99,13 @@ static int leave_out(struct ddprove_guest_call *call, void *request)
          ? guest_mpi()->name                                      \
          : (__typeof__(guest_mpi()->name))(void (*)(void))guest_mpi()->small_name)
 #define LARGE
-#define COUNT            GUEST_MPI_COUNT
-#define PLACE            intptr_t
-#define ONE(count)       guest_mpi_small_one(count)
-#define ARRAY(numbers)   guest_mpi_small_array(&small, numbers, comm)
-#define AT_ROOT(numbers) guest_mpi_small_array_at(&small, numbers, comm, root)
+#define COUNT              GUEST_MPI_COUNT
+#define PLACE              intptr_t
+#define ONE(count)         guest_mpi_small_one(count)
+#define ARRAY(numbers)     guest_mpi_small_array(&small, numbers, comm)
+#define AT_ROOT(numbers)   guest_mpi_small_array_at(&small, numbers, comm, root)
+#define TO_NEAR(numbers)   guest_mpi_small_near(&small, numbers, comm, 1)
+#define FROM_NEAR(numbers) guest_mpi_small_near(&small, numbers, comm, 0)
 #define COLLECTIVE(name, small_name, parameters, arguments, about)                       \
     WAITING(name##_c, LARGE_OR(name, name##_c), parameters, arguments, about)            \
     RETURNING(I##small_name##_c, LARGE_OR(I##small_name, I##small_name##_c), parameters, \

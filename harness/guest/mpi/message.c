@@ -15,6 +15,15 @@
         guest_wait_show(0, 0);                                      \
         return result;                                              \
     }
+#define LOOKING(name, function, parameters, arguments) \
+    BOTH(name, parameters)                             \
+    {                                                  \
+        int result;                                    \
+        guest_mpi_probe_begin(comm, peer);             \
+        result = function arguments;                   \
+        guest_wait_show(0, 0);                         \
+        return result;                                 \
+    }
 /* Both halves by themselves, as MPI itself makes them: which of the two ranks is late is seen. */
 #define EXCHANGING(name, function, receive, send, parameters, arguments)                \
     BOTH(name, parameters)                                                              \
@@ -56,6 +65,9 @@
 #define EXCHANGE(name, parameters, arguments, peer, other)                                  \
     EXCHANGING(name, guest_mpi()->name, guest_mpi()->Irecv, guest_mpi()->Isend, parameters, \
                arguments)
+#define PROBE(name, parameters, arguments) LOOKING(name, guest_mpi()->name, parameters, arguments)
+#define MATCHED(name, parameters, arguments)
+#define MATCHED_POSTED(name, parameters, arguments)
 #define POSTED(name, parameters, arguments, peer, other) \
     RETURNING(name, guest_mpi()->name, parameters, arguments, peer, other, 1, 0)
 #define READIED(name, parameters, arguments) \
@@ -67,6 +79,7 @@
 #undef EXCHANGE
 #undef POSTED
 #undef READIED
+#undef PROBE
 
 /* As in collective.c. */
 #define LARGE_OR(name)             \

@@ -19,6 +19,27 @@ static int count_of(uint64_t comm, enum guest_mpi_topology topology)
                : -1;
 }
 
+int guest_mpi_near_count(uint64_t comm, int is_sent)
+{
+    const struct guest_mpi_names *names = guest_mpi_names();
+    int from_count = 0;
+    int to_count = 0;
+    int is_weighted = 0;
+    int topology = 0;
+
+    if (guest_mpi()->Topo_test(comm, &topology) != 0) {
+        return 0;
+    }
+    if (topology == names->DIST_GRAPH) {
+        (void)guest_mpi()->Dist_graph_neighbors_count(comm, &from_count, &to_count, &is_weighted);
+        return is_sent ? to_count : from_count;
+    }
+    from_count = topology == names->CART    ? count_of(comm, GUEST_MPI_GRID)
+                 : topology == names->GRAPH ? count_of(comm, GUEST_MPI_GRAPH)
+                                            : 0;
+    return from_count > 0 ? from_count : 0;
+}
+
 static int fill(uint64_t comm, enum guest_mpi_topology topology, int count, int *out)
 {
     int rank = 0;

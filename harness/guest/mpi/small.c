@@ -21,22 +21,41 @@ static int member_count(uint64_t comm)
     return size;
 }
 
+int64_t *guest_mpi_small_result(int64_t *number)
+{
+    *number = 0;
+    return number;
+}
+
+static int is_small_enough(const void *numbers)
+{
+    return guest_mpi_is_large() || numbers == NULL;
+}
+
 /* Without memory there is no array, which the library refuses. */
-void *guest_mpi_small_array(struct guest_mpi_small *small, const void *numbers, uint64_t comm)
+static void *array_of(struct guest_mpi_small *small, const void *numbers, int count)
 {
     const int64_t *large = numbers;
-    const int count = guest_mpi_is_large() || large == NULL ? 0 : member_count(comm);
-    int *ints;
+    int *ints = malloc(((size_t)count + 1) * sizeof *ints);
 
-    if (count == 0) {
-        return (void *)(uintptr_t)numbers;
-    }
-    ints = malloc((size_t)count * sizeof *ints);
     for (int i = 0; ints != NULL && i < count; i++) {
         ints[i] = (int)guest_mpi_small_one(large[i]);
     }
     small->arrays[small->count++] = ints;
     return ints;
+}
+
+void *guest_mpi_small_array(struct guest_mpi_small *small, const void *numbers, uint64_t comm)
+{
+    return is_small_enough(numbers) ? (void *)(uintptr_t)numbers
+                                    : array_of(small, numbers, member_count(comm));
+}
+
+void *guest_mpi_small_near(struct guest_mpi_small *small, const void *numbers, uint64_t comm,
+                           int is_sent)
+{
+    return is_small_enough(numbers) ? (void *)(uintptr_t)numbers
+                                    : array_of(small, numbers, guest_mpi_near_count(comm, is_sent));
 }
 
 void *guest_mpi_small_array_at(struct guest_mpi_small *small, const void *numbers, uint64_t comm,

@@ -51,6 +51,16 @@ void guest_mpi_wait_begin(uint64_t comm, int peer, int other)
     }
 }
 
+void guest_mpi_probe_begin(uint64_t comm, int peer)
+{
+    uint64_t what;
+    const uint32_t handle = wait_of(comm, peer, peer, &what);
+
+    if (handle != 0) {
+        guest_wait_one_of(handle, what);
+    }
+}
+
 int guest_mpi_exchange_end(uint64_t comm, int to, int from, uint64_t requests[2], int result,
                            void *status)
 {

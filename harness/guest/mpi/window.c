@@ -4,29 +4,41 @@
 #include "harness/guest/call.h"
 #include "harness/guest/mpi/adapter.h"
 
-/* MPI's own parameters: NOLINTBEGIN(readability-function-size) */
-#define WAITING(name, function, parameters, arguments)                              \
-    GUEST_MPI_SEEN int PMPI_##name parameters __attribute__((alias("MPI_" #name))); \
-    int MPI_##name parameters                                                       \
-    {                                                                               \
-        int result = GUEST_MPI_LACKING;                                             \
-        if (guest_mpi_world() != 0) {                                               \
-            guest_wait_show(guest_mpi_world(), guest_wait_pack(-1, -1));            \
-        }                                                                           \
-        if (function != NULL) {                                                     \
-            result = function arguments;                                            \
-        }                                                                           \
-        guest_wait_show(0, 0);                                                      \
-        return result;                                                              \
+/* Those that must come for others to go on count as messages do: who leaves one out is found by
+ * that. MPI's own parameters: NOLINTBEGIN(readability-function-size) */
+#define WAITING(mpi, name, function, show, parameters, arguments)                  \
+    GUEST_MPI_SEEN int P##mpi##name parameters __attribute__((alias(#mpi #name))); \
+    int mpi##name parameters                                                       \
+    {                                                                              \
+        int result = GUEST_MPI_LACKING;                                            \
+        if (guest_mpi_world() != 0) {                                              \
+            show(guest_mpi_world(), guest_wait_pack(-1, -1));                      \
+        }                                                                          \
+        if (function != NULL) {                                                    \
+            result = function arguments;                                           \
+        }                                                                          \
+        guest_wait_show(0, 0);                                                     \
+        return result;                                                             \
     }
-#define WINDOW(name, parameters, arguments) WAITING(name, guest_mpi()->name, parameters, arguments)
-#define COUNT                               int
-#define ONE(count)                          count
+#define WINDOW(name, parameters, arguments) \
+    WAITING(MPI_, name, guest_mpi()->name, guest_wait_show, parameters, arguments)
+#define SINGLE(name, parameters, arguments) \
+    WAITING(MPI_, name, guest_mpi()->name, guest_wait_one_of, parameters, arguments)
+#define EXTENDED(name, parameters, arguments) \
+    WAITING(MPIX_, name, guest_mpi()->extended_##name, guest_wait_show, parameters, arguments)
+#define COUNT          int
+#define UNIT           int
+#define ONE(count)     count
+#define RESULT(number) number
 #include "harness/guest/mpi/apart.def"
 #include "harness/guest/mpi/window.def"
 #undef WINDOW
+#undef SINGLE
+#undef EXTENDED
 #undef COUNT
+#undef UNIT
 #undef ONE
+#undef RESULT
 
 /* As in collective.c. */
 #define LARGE_OR(name)             \
@@ -34,8 +46,14 @@
          ? guest_mpi()->name##_c   \
          : (__typeof__(guest_mpi()->name##_c))(void (*)(void))guest_mpi()->name)
 #define LARGE
-#define WINDOW(name, parameters, arguments) WAITING(name##_c, LARGE_OR(name), parameters, arguments)
-#define COUNT                               GUEST_MPI_COUNT
-#define ONE(count)                          guest_mpi_small_one(count)
+#define WINDOW(name, parameters, arguments) \
+    WAITING(MPI_, name##_c, LARGE_OR(name), guest_wait_show, parameters, arguments)
+#define SINGLE(name, parameters, arguments) \
+    WAITING(MPI_, name##_c, LARGE_OR(name), guest_wait_one_of, parameters, arguments)
+#define COUNT          GUEST_MPI_COUNT
+#define UNIT           GUEST_MPI_AINT
+#define ONE(count)     guest_mpi_small_one(count)
+#define RESULT(number) guest_mpi_small_result(number)
 #include "harness/guest/mpi/apart.def"
+#include "harness/guest/mpi/window.def"
 /* NOLINTEND(readability-function-size) */

@@ -34,7 +34,9 @@ static uint64_t value_of(uint64_t comm)
     void *value = NULL;
     int flag = 0;
 
-    if (!has_keyval || guest_mpi()->Comm_get_attr(comm, keyval, &value, &flag) != 0 || flag == 0) {
+    /* 0 is no communicator, and what a request in one has that is not watched: MPI refuses it. */
+    if (!has_keyval || comm == 0 || guest_mpi()->Comm_get_attr(comm, keyval, &value, &flag) != 0 ||
+        flag == 0) {
         return 0;
     }
     return (uint64_t)(uintptr_t)value;
