@@ -191,7 +191,7 @@ static void add(struct harness_against *against, size_t number,
         due.phase = deviating->phase;
     }
     harness_watch_set_op(group, place->seq + 1, at.due != NULL ? &due : deviating, &finding);
-    finding.detect_ns = (int64_t)(against->watch->now_ns - deviating->time_ns);
+    finding.detect_ns = harness_watch_since(against->watch, deviating->time_ns);
     harness_watch_say(&finding, "rank %s posted ", harness_rank_set_text(culprits, ranks));
     harness_watch_say_call(against->watch, group, place->seq + 1, deviating, &finding);
     harness_watch_say(&finding, " in step %u, where the record has ", deviating->step);

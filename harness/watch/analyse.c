@@ -48,7 +48,7 @@ static void find_gone(const struct harness_watch *watch, struct harness_findings
             continue;
         }
         harness_watch_begin(watch, verdict, HARNESS_MODE_PROVABLE, r, out, &finding);
-        finding.detect_ns = self->since_ns != 0 ? (int64_t)(watch->now_ns - self->since_ns) : -1;
+        finding.detect_ns = self->since_ns != 0 ? harness_watch_since(watch, self->since_ns) : -1;
         if (self->state == HARNESS_WATCH_SIGNALED) {
             say_signal(watch, r, &finding);
         } else if (verdict == HARNESS_VERDICT_CRASH_EXITED && self->code < 0) {
@@ -122,7 +122,7 @@ static void find_stopped(const struct harness_watch *watch, struct harness_findi
                         harness_rank_set_at(&culprits, 0), out, &finding);
     finding.culprits = culprits;
     finding.detect_ns =
-        (int64_t)(watch->now_ns - watch->ranks[harness_rank_set_at(&culprits, 0)].since_ns);
+        harness_watch_since(watch, watch->ranks[harness_rank_set_at(&culprits, 0)].since_ns);
     harness_watch_say(&finding, "rank %s is stopped (SIGSTOP)",
                       harness_rank_set_text(&culprits, ranks));
     harness_watch_say_where(watch, harness_rank_set_at(&culprits, 0), &finding);
@@ -229,7 +229,7 @@ static void find_cycle(struct harness_watch *watch, const struct harness_watch_l
     harness_watch_find_strays(watch, &stuck, &strays, &missed);
     harness_watch_begin(watch, HARNESS_VERDICT_HANG_CYCLE, mode, harness_rank_set_at(&stuck, 0),
                         out, &finding);
-    finding.detect_ns = (int64_t)(watch->now_ns - watch->change_ns);
+    finding.detect_ns = harness_watch_since(watch, watch->change_ns);
     if (harness_rank_set_is_empty(&strays)) {
         harness_watch_find_circle(watch, &stuck, &finding.culprits);
         harness_watch_say(&finding, "ranks %s wait for each other in a circle",

@@ -319,9 +319,15 @@ static void own(const char *fault, int fault_rank)
     MPI_Type_commit(&pair);
     MPI_Op_create(larger, 1, &op);
     fill();
+    if (fault_rank >=
+        0) { /* MPI finds some faults, too, and is not to end a rank before it has posted */
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    }
     MPI_Allreduce(one, out, rank == fault_rank && strcmp(fault, "count") == 0 ? 8 : 16, pair, op,
                   MPI_COMM_WORLD);
-    expect("an operation of its own", out[0], (float)size);
+    if (fault_rank < 0) {
+        expect("an operation of its own", out[0], (float)size);
+    }
     MPI_Bcast(out, 16, pair, rank == fault_rank && strcmp(fault, "root") == 0 ? 1 : 0,
               MPI_COMM_WORLD);
     MPI_Op_free(&op);

@@ -199,6 +199,20 @@ CT_TEST(against, all_ranks_deviate_alike)
     }
 }
 
+/* A rank may post while the others' calls are read: its call is of a time behind that of the look.
+ */
+CT_TEST(against, a_call_of_a_moment_after_the_look)
+{
+    struct compared the;
+
+    begin(&the);
+    run(&the, STEPS, rows[0].fault, 0);
+    the.second.now_ns = 1;
+    CT_CHECK_EQ_U64(look(&the, 0), 1);
+    CT_CHECK_EQ_I64(the.second.findings.items[0].detect_ns, 0);
+    end(&the);
+}
+
 /* Two of three, who would be right if most were. */
 CT_TEST(against, most_ranks_deviate)
 {

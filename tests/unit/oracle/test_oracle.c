@@ -1,6 +1,7 @@
 /* Every oracle passes the right run and names verdict, rank, bucket, parameter and step of each
  * damage done to it. */
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -314,6 +315,7 @@ CT_TEST(oracle, reaped_rank_needs_a_diagnosis)
 
     OPEN_AND_RUN(job, false);
     job.trace.ends[1].how = HARNESS_END_REAPED;
+    job.trace.ends[1].code = SIGKILL;
     job.trace.event_count--; /* its end is the last event of all */
     job.trace.ends[1].event_count--;
     CT_REQUIRE(oracle_job_check(&job));
