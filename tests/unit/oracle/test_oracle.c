@@ -330,8 +330,7 @@ CT_TEST(oracle, reaped_rank_needs_a_diagnosis)
     oracle_job_close(&job);
 }
 
-/* Unused parameters are blamed on the ranks that reports name, with the parameters that they named.
- */
+/* Unused parameters are blamed on the ranks that reports name, with those that they named. */
 CT_TEST(oracle, unused_parameter_names_rank_and_parameters)
 {
     struct oracle_job job;
