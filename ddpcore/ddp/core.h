@@ -164,6 +164,9 @@ void *ddp_view_of(const struct ddp *ddp, size_t param);
 /* Asked for the point bucket/copy, where it is armed: the parameter has no gradient, and puts zeros
  * where zeros are. False if only a device could tell. */
 bool ddp_view_is_kept(const struct ddp *ddp, size_t param);
+/* Asked for the point bucket/unflatten, where it is armed: each gradient of the bucket is what
+ * would be copied there. False if only a device, or more than a comparison, could tell. */
+bool ddp_view_is_alike(const struct ddp *ddp, const struct ddp_bucket *bucket);
 DDP_MUST_USE ddp_status ddp_view_open(struct ddp *ddp);
 /* Move the gradients that lie elsewhere into the buckets in force. */
 DDP_MUST_USE ddp_status ddp_view_attach(struct ddp *ddp);

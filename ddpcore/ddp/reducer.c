@@ -437,8 +437,7 @@ static ddp_status record_final(struct ddp *ddp, size_t param)
 
 static ddp_status unflatten(struct ddp *ddp)
 {
-    /* No average is written before every bucket has one. */
-    DDP_ASSERT(ddp->next_bucket == ddp->layout.bucket_count);
+    DDP_ASSERT(ddp->next_bucket == ddp->layout.bucket_count); /* all averages are there */
     if (ddp_graph_has_map(ddp)) {
         ddp_reducer_touch_used_map(ddp, false);
     }
@@ -449,6 +448,7 @@ static ddp_status unflatten(struct ddp *ddp)
 
         offer_bucket(ddp, i, &context);
         context.seq = bucket->work.seq;
+        context.is_skip_idle = ddp_view_is_alike(ddp, bucket);
         DDP_TRY(ddp_core_point(ddp, DDP_FAULT_POINT_BUCKET_UNFLATTEN, &context, &is_skipped));
         for (size_t k = 0; k < bucket->param_count && !is_skipped; k++) {
             DDP_TRY(ddp_core_told(ddp, copy_back(ddp, ddp->layout.order[bucket->first_place + k])));

@@ -4,6 +4,8 @@
  * A parameter's gradient is moved to its place in the bucket, and its pointer with it, wherever it
  * lay before: at construction, when buckets are rebuilt, and behind a backward pass for which the
  * caller had put it elsewhere. At the end it goes back to where the caller had it. */
+#include <string.h>
+
 #include "ddpcore/ddp/core.h"
 
 void *ddp_view_of(const struct ddp *ddp, size_t param)
@@ -34,6 +36,26 @@ bool ddp_view_is_kept(const struct ddp *ddp, size_t param)
         }
     }
     return true;
+}
+
+bool ddp_view_is_alike(const struct ddp *ddp, const struct ddp_bucket *bucket)
+{
+    const bool is_scaled =
+        ddp->config.gradient_scale == DDP_GRADIENT_SCALE_POST && ddp->config.hook == NULL;
+    bool is_so =
+        ddp_fault_point_is_armed(ddp->group->env->faults, DDP_FAULT_POINT_BUCKET_UNFLATTEN) &&
+        ddp->device->ops->is_host_memory && ddp->config.mixed == NULL && !is_scaled &&
+        !ddp_graph_has_map(ddp);
+
+    DDP_ASSERT(bucket->first_place + bucket->param_count <= ddp->param_count);
+    for (size_t k = 0; k < bucket->param_count && is_so; k++) {
+        const size_t param = ddp->layout.order[bucket->first_place + k];
+        const struct ddp_param *target = &ddp->params[param];
+
+        is_so = target->is_grad_defined &&
+                memcmp(target->grad, ddp_view_of(ddp, param), ddp_param_size_bytes(target)) == 0;
+    }
+    return is_so;
 }
 
 static bool is_view(const struct ddp *ddp, size_t param)

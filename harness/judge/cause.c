@@ -401,6 +401,8 @@ static const struct {
     {KIND_OPERATION, KIND_VALUE, harness_path_is_not_received,
      "it trained on what it had not received"},
     {KIND_OPERATION, KIND_VALUE, harness_value_is_mixed, "it came out of mixed operations"},
+    {KIND_OPERATION, KIND_VALUE, harness_value_is_left_unreduced,
+     "that pass did not end, gradients were used as they were"},
     {KIND_OPERATION, KIND_VALUE, harness_buckets_is_unlisted, "it has the first buckets still"},
     {KIND_OPERATION, KIND_REPORT, is_met, "ranks met that operation"},
     {KIND_OPERATION, KIND_FAILURE, is_failed_with, "it failed in a collective with that rank"},

@@ -308,6 +308,32 @@ bool harness_value_is_unreduced(const struct harness_paths *paths, const struct 
            harness_path_is_unfinished(paths, a, b);
 }
 
+/* Posted, and never waited for. */
+static bool is_in_flight(const struct harness_paths *paths, uint32_t rank, uint64_t seq)
+{
+    return post_of(paths, rank, seq) != NULL &&
+           harness_index_with_seq(&paths->index, rank, DDP_EVENT_COLL_WAITED, seq) == NULL;
+}
+
+/* A rank that left out a bucket never ended its pass: it goes on with its own gradients, of earlier
+ * buckets, too. Where gradients lie in buckets, it so writes into what is still being reduced. */
+bool harness_value_is_left_unreduced(const struct harness_paths *paths,
+                                     const struct harness_finding *a,
+                                     const struct harness_finding *b)
+{
+    bool is_written = paths->plan->job.gradient_as_bucket_view &&
+                      b->stage == HARNESS_STAGE_OUTPUT && b->op.is_set;
+    bool is_used = false;
+
+    if (a->verdict != HARNESS_VERDICT_MISMATCH_MISSING || a->step != b->step) {
+        return false;
+    }
+    for (uint32_t i = 0; is_written && i < harness_rank_set_count(&a->culprits); i++) {
+        is_used = is_used || is_in_flight(paths, harness_rank_set_at(&a->culprits, i), b->op.seq);
+    }
+    return is_used || (b->stage >= HARNESS_STAGE_FINAL && harness_path_is_unfinished(paths, a, b));
+}
+
 /* The optimizer remembers gradients: what was wrong in one step may first show in a later one. */
 static bool is_remembered(const struct harness_paths *paths)
 {

@@ -31,6 +31,10 @@ bool harness_value_is_raced_for(const struct harness_paths *paths, const struct 
 /* a: a use of the core that kept a pass from ending. */
 bool harness_value_is_unreduced(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b);
+/* a: an operation. */
+bool harness_value_is_left_unreduced(const struct harness_paths *paths,
+                                     const struct harness_finding *a,
+                                     const struct harness_finding *b);
 /* a: what a rank has of an operation in which it took no part. */
 bool harness_value_is_displaced(const struct harness_paths *paths, const struct harness_finding *a,
                                 const struct harness_finding *b);
