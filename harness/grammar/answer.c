@@ -38,6 +38,18 @@ static uint64_t pass_of(const struct harness_answers *answers)
     return (uint64_t)answers->step * answers->job->job->micro_batches + micro;
 }
 
+/* Ranks have samples that no other one has in that step. With fewer some take the same, and their
+ * gradients may be alike. */
+static bool has_own_samples(const struct harness_job *job)
+{
+    uint64_t batch = 0;
+
+    for (uint32_t rank = 0; rank < job->ranks; rank++) {
+        batch += job->batch_per_rank[rank];
+    }
+    return job->samples == 0 || job->samples >= batch;
+}
+
 /* What a rank has of a sum, and a checkpoint. */
 static void skip_result(struct harness_answers *answers)
 {
@@ -57,8 +69,7 @@ static void skip_result(struct harness_answers *answers)
         }
         break;
     case DDP_FAULT_POINT_BUCKET_UNFLATTEN: /* what was there before, or the rank's own */
-        /* Of one sample, all ranks have the same gradient. */
-        if (job->ranks > 1 && job->samples != 1 && !job->gradient_as_bucket_view &&
+        if (job->ranks > 1 && has_own_samples(job) && !job->gradient_as_bucket_view &&
             harness_grammar_is_even(job) && /* else it may be the rank's own alone, and a factor */
             harness_answers_is_sure(
                 answers, harness_answers_bucket(answers, (uint64_t)answers->fault->at.bucket))) {
