@@ -131,6 +131,11 @@ struct guest_mpi_small {
     void *arrays[4];
     int count;
 };
+/* The function with large counts; if MPI has none, the one with small counts takes their words. */
+#define GUEST_MPI_LARGE_OR(name)   \
+    (guest_mpi()->name##_c != NULL \
+         ? guest_mpi()->name##_c   \
+         : (__typeof__(guest_mpi()->name##_c))(void (*)(void))guest_mpi()->name)
 /* A count that is too large is one that every MPI refuses. */
 int64_t guest_mpi_small_one(int64_t count);
 /* One number for each member, of 64 bits, as ints. They live until they are given back. */

@@ -119,15 +119,11 @@ static struct guest_mpi_pending taken(const void *message)
 #undef MATCHED_POSTED
 
 /* As in collective.c. */
-#define LARGE_OR(name)             \
-    (guest_mpi()->name##_c != NULL \
-         ? guest_mpi()->name##_c   \
-         : (__typeof__(guest_mpi()->name##_c))(void (*)(void))guest_mpi()->name)
 #define LARGE
 #define COUNT      GUEST_MPI_COUNT
 #define ONE(count) guest_mpi_small_one(count)
 #define MATCHED(name, parameters, arguments) \
-    RECEIVING(name##_c, LARGE_OR(name), parameters, arguments)
+    RECEIVING(name##_c, GUEST_MPI_LARGE_OR(name), parameters, arguments)
 #define MATCHED_POSTED(name, parameters, arguments) \
-    RETURNING(name##_c, LARGE_OR(name), parameters, arguments)
+    RETURNING(name##_c, GUEST_MPI_LARGE_OR(name), parameters, arguments)
 #include "harness/guest/mpi/message.def"

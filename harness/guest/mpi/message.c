@@ -82,20 +82,17 @@
 #undef PROBE
 
 /* As in collective.c. */
-#define LARGE_OR(name)             \
-    (guest_mpi()->name##_c != NULL \
-         ? guest_mpi()->name##_c   \
-         : (__typeof__(guest_mpi()->name##_c))(void (*)(void))guest_mpi()->name)
 #define LARGE
 #define COUNT      GUEST_MPI_COUNT
 #define ONE(count) guest_mpi_small_one(count)
 #define MESSAGE(name, parameters, arguments, peer, other) \
-    WAITING(name##_c, LARGE_OR(name), parameters, arguments, peer, other)
-#define EXCHANGE(name, parameters, arguments, peer, other) \
-    EXCHANGING(name##_c, LARGE_OR(name), LARGE_OR(Irecv), LARGE_OR(Isend), parameters, arguments)
+    WAITING(name##_c, GUEST_MPI_LARGE_OR(name), parameters, arguments, peer, other)
+#define EXCHANGE(name, parameters, arguments, peer, other)                    \
+    EXCHANGING(name##_c, GUEST_MPI_LARGE_OR(name), GUEST_MPI_LARGE_OR(Irecv), \
+               GUEST_MPI_LARGE_OR(Isend), parameters, arguments)
 #define POSTED(name, parameters, arguments, peer, other) \
-    RETURNING(name##_c, LARGE_OR(name), parameters, arguments, peer, other, 1, 0)
+    RETURNING(name##_c, GUEST_MPI_LARGE_OR(name), parameters, arguments, peer, other, 1, 0)
 #define READIED(name, parameters, arguments) \
-    RETURNING(name##_c, LARGE_OR(name), parameters, arguments, peer, peer, 0, 1)
+    RETURNING(name##_c, GUEST_MPI_LARGE_OR(name), parameters, arguments, peer, peer, 0, 1)
 #include "harness/guest/mpi/message.def"
 /* NOLINTEND(readability-function-size) */

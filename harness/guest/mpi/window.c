@@ -41,15 +41,11 @@
 #undef RESULT
 
 /* As in collective.c. */
-#define LARGE_OR(name)             \
-    (guest_mpi()->name##_c != NULL \
-         ? guest_mpi()->name##_c   \
-         : (__typeof__(guest_mpi()->name##_c))(void (*)(void))guest_mpi()->name)
 #define LARGE
 #define WINDOW(name, parameters, arguments) \
-    WAITING(MPI_, name##_c, LARGE_OR(name), guest_wait_show, parameters, arguments)
+    WAITING(MPI_, name##_c, GUEST_MPI_LARGE_OR(name), guest_wait_show, parameters, arguments)
 #define SINGLE(name, parameters, arguments) \
-    WAITING(MPI_, name##_c, LARGE_OR(name), guest_wait_one_of, parameters, arguments)
+    WAITING(MPI_, name##_c, GUEST_MPI_LARGE_OR(name), guest_wait_one_of, parameters, arguments)
 #define COUNT          GUEST_MPI_COUNT
 #define UNIT           GUEST_MPI_AINT
 #define ONE(count)     guest_mpi_small_one(count)
